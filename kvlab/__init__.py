@@ -1,0 +1,34 @@
+"""kvlab: how the memory of LLM inference works, from a dot product to a paged-attention kernel.
+
+Importing this package is quick and needs the standard library alone; everything that needs torch
+is imported when it is first used, so that ``python3 -m kvlab`` runs before anything is installed.
+"""
+
+from importlib import import_module
+
+_HOMES = {
+    "load": "kvlab.model.load",
+    "Ledger": "kvlab.ledger",
+    "generate": "kvlab.generation",
+}
+_MODULES = {
+    "hf": "kvlab.model.hf",
+    "caches": "kvlab.caches",
+}
+
+__all__ = sorted([*_HOMES, *_MODULES])
+
+
+def __getattr__(name):
+    if name in _HOMES:
+        value = getattr(import_module(_HOMES[name]), name)
+    elif name in _MODULES:
+        value = import_module(_MODULES[name])
+    else:
+        raise AttributeError(f"module 'kvlab' has no attribute {name!r}; it has {', '.join(__all__)}")
+    globals()[name] = value
+    return value
+
+
+def __dir__():
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,8 @@
+"""One file a storage idea. All answer ``attend``; the model never knows which one it talks to."""
+
+from kvlab.caches.base import Cache, CacheOverflow
+from kvlab.caches.growing import GrowingCache
+from kvlab.caches.none import NoCache
+from kvlab.caches.static import StaticCache
+
+__all__ = ["Cache", "CacheOverflow", "GrowingCache", "NoCache", "StaticCache"]

@@ -1,0 +1,94 @@
+"""What every cache has in common: the protocol, the checks, and the reading of one sequence."""
+
+import torch
+
+from kvlab import ledger
+from kvlab.model.attention import attention
+
+
+class CacheOverflow(ValueError):
+    """More tokens than the cache has room for. Nothing was stored."""
+
+
+class Cache:
+    """Keys and values of one sequence, kept between calls of the model.
+
+    A subclass says how tokens are stored: ``_store(layer, k, v)`` keeps the new keys and values behind the
+    first ``length`` ones and returns all of them. The base class checks, positions, masks and attends.
+
+    ``length``    tokens stored in every layer
+    ``capacity``  tokens that fit, or ``None`` when there is no end
+    ``nbytes``    bytes occupied, unused room included
+    """
+
+    def __init__(self, config):
+        self.config = config
+        self.length = 0
+        self.capacity = config.max_positions
+        self._dtype = None  # that of the first tokens stored
+
+    @property
+    def nbytes(self):
+        raise NotImplementedError
+
+    def positions(self, n):
+        """Positions at which the model rotates the next ``n`` queries and keys -> int64 [n]."""
+        return torch.arange(self.length, self.length + n)
+
+    def attend(self, layer, q, k, v):
+        """Store the new tokens' k and v, and attend with q over all that each may see -> [N, Hq, Dv].
+
+        q [N, Hq, Dk], k [N, Hkv, Dk], v [N, Hkv, Dv]. ``length`` stays; see :meth:`advance`.
+        Raises ValueError for a wrong shape, TypeError for a wrong dtype, CacheOverflow where room ends.
+        """
+        spec = self.config.layer_kv(layer)
+        self._check(spec, q, k, v)
+        self._dtype = k.dtype
+        keys, values = self._store(layer, k, v)  # [length + N, Hkv, Dk], [length + N, Hkv, Dv]
+        ledger.written(k.nbytes + v.nbytes)
+        ledger.used(self)
+        first = 0 if spec.window is None else max(0, self.length + 1 - spec.window)  # oldest key seen
+        key_positions = torch.arange(first, self.length + len(k), device=k.device)
+        query_positions = key_positions[-len(q) :]
+        return attention(
+            q, keys[first:], values[first:], query_positions, key_positions, spec.scale, spec.window
+        )
+
+    def advance(self, n):
+        """Count the ``n`` tokens that every layer has stored; the model calls it after its last layer."""
+        self.length += n
+
+    def truncate(self, n):
+        """Keep the first ``n`` tokens and forget the rest."""
+        if not 0 <= n <= self.length:
+            raise ValueError(f"cannot keep {n} tokens of a cache that holds {self.length}")
+        self.length = n
+
+    def fork(self):
+        """An independent continuation: what either one stores from here on, the other never sees."""
+        raise NotImplementedError
+
+    def _store(self, layer, k, v):
+        raise NotImplementedError
+
+    def _check(self, spec, q, k, v):
+        n = len(k)
+        expected = {
+            "k": (k, [n, spec.num_kv_heads, spec.key_dim]),
+            "v": (v, [n, spec.num_kv_heads, spec.value_dim]),
+            "q": (q, [n, self.config.num_heads, spec.key_dim]),
+        }
+        for name, (tensor, shape) in expected.items():
+            if list(tensor.shape) != shape:
+                raise ValueError(f"{name} has shape {list(tensor.shape)}; this layer's is {shape}")
+            if tensor.dtype != k.dtype:
+                raise TypeError(f"{name} is {tensor.dtype} and k is {k.dtype}: one dtype for all three")
+        if self._dtype not in (None, k.dtype):
+            raise TypeError(f"this cache holds {self._dtype} and the new keys are {k.dtype}: use a new cache")
+        if n == 0:
+            raise ValueError("no new tokens: attend needs at least one")
+        if self.capacity is not None and self.length + n > self.capacity:
+            raise CacheOverflow(
+                f"{self.length} tokens stored and {n} new ones make {self.length + n}, but this cache has "
+                f"room for {self.capacity}: shorten the text or make the cache larger"
+            )

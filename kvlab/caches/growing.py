@@ -1,0 +1,40 @@
+"""The simplest cache: append the new rows to a tensor, which means a larger tensor and a copy each time."""
+
+import torch
+
+from kvlab import ledger
+from kvlab.caches.base import Cache
+
+
+class GrowingCache(Cache):
+    """One tensor of keys and one of values a layer, concatenated at every step. Lossless.
+
+    Exactly as large as its tokens, and every step copies all of them: t steps copy about t**2 / 2 tokens.
+    """
+
+    def __init__(self, config):
+        super().__init__(config)
+        self._kv = [None] * config.num_layers  # (keys [T, Hkv, Dk], values [T, Hkv, Dv]) of each layer
+
+    @property
+    def nbytes(self):
+        return sum(k.nbytes + v.nbytes for k, v in filter(None, self._kv))
+
+    def _store(self, layer, k, v):
+        if self._kv[layer] is not None and self.length:
+            # What lies behind `length` was never counted (a step that failed half-way): it goes.
+            old = [x[: self.length] for x in self._kv[layer]]
+            ledger.copied(sum(x.nbytes for x in old))
+            k, v = (torch.cat(pair) for pair in zip(old, (k, v), strict=True))
+        self._kv[layer] = (k, v)
+        return k, v
+
+    def truncate(self, n):
+        super().truncate(n)
+        self._kv = [kv and tuple(x[:n].clone() for x in kv) for kv in self._kv]
+
+    def fork(self):
+        """Shares the tensors until either side appends: an append makes new ones and changes none."""
+        other = GrowingCache(self.config)
+        other.length, other._dtype, other._kv = self.length, self._dtype, list(self._kv)
+        return other

@@ -1,0 +1,45 @@
+"""A preallocated cache: room for every token from the start, so that storing one moves no other."""
+
+import torch
+
+from kvlab import ledger
+from kvlab.caches.base import Cache
+
+
+class StaticCache(Cache):
+    """Keys and values of all layers in memory reserved once, at the first token. Lossless.
+
+    capacity: tokens to make room for; by default all the model's positions.
+    """
+
+    def __init__(self, config, capacity=None):
+        super().__init__(config)
+        if capacity is not None:
+            if capacity < 1:
+                raise ValueError(f"capacity is {capacity}; a cache has room for at least one token")
+            self.capacity = capacity
+        self._kv = [None] * config.num_layers
+
+    @property
+    def nbytes(self):
+        return sum(k.nbytes + v.nbytes for k, v in filter(None, self._kv))
+
+    def _store(self, layer, k, v):
+        end = self.length + len(k)
+        if self._kv[layer] is None:
+            self._kv[layer] = tuple(x.new_empty(self.capacity, *x.shape[1:]) for x in (k, v))
+        for room, new in zip(self._kv[layer], (k, v), strict=True):
+            room[self.length : end] = new
+        return tuple(room[:end] for room in self._kv[layer])
+
+    def fork(self):
+        """Copies what is stored: two owners of one reserved room would write over each other."""
+        other = StaticCache(self.config, self.capacity)
+        other.length, other._dtype = self.length, self._dtype
+        for layer, kv in enumerate(self._kv):
+            if kv is not None:
+                other._kv[layer] = tuple(torch.empty_like(room) for room in kv)
+                for new, room in zip(other._kv[layer], kv, strict=True):
+                    new[: self.length] = room[: self.length]
+                    ledger.copied(room[: self.length].nbytes)
+        return other
