@@ -13,7 +13,7 @@ class CacheOverflow(ValueError):
 class Cache:
     """Keys and values of one sequence, kept between calls of the model.
 
-    A subclass says how tokens are stored: ``_store(layer, k, v)`` keeps the new keys and values behind the
+    A subclass says how tokens are stored: ``store(layer, k, v)`` keeps the new keys and values behind the
     first ``length`` ones and returns all of them. The base class checks, positions, masks and attends.
 
     ``length``    tokens stored in every layer
@@ -44,7 +44,7 @@ class Cache:
         spec = self.config.layer_kv(layer)
         self._check(spec, q, k, v)
         self._dtype = k.dtype
-        keys, values = self._store(layer, k, v)  # [length + N, Hkv, Dk], [length + N, Hkv, Dv]
+        keys, values = self.store(layer, k, v)  # [length + N, Hkv, Dk], [length + N, Hkv, Dv]
         ledger.written(k.nbytes + v.nbytes)
         ledger.used(self)
         first = 0 if spec.window is None else max(0, self.length + 1 - spec.window)  # oldest key seen
@@ -53,6 +53,10 @@ class Cache:
         return attention(
             q, keys[first:], values[first:], query_positions, key_positions, spec.scale, spec.window
         )
+
+    def store(self, layer, k, v):
+        """Keep k and v of the new tokens -> (keys, values) of all ``length + N`` tokens of this layer."""
+        raise NotImplementedError
 
     def advance(self, n):
         """Count the ``n`` tokens that every layer has stored; the model calls it after its last layer."""
@@ -66,9 +70,6 @@ class Cache:
 
     def fork(self):
         """An independent continuation: what either one stores from here on, the other never sees."""
-        raise NotImplementedError
-
-    def _store(self, layer, k, v):
         raise NotImplementedError
 
     def _check(self, spec, q, k, v):

@@ -20,7 +20,7 @@ class GrowingCache(Cache):
     def nbytes(self):
         return sum(k.nbytes + v.nbytes for k, v in filter(None, self._kv))
 
-    def _store(self, layer, k, v):
+    def store(self, layer, k, v):
         if self._kv[layer] is not None and self.length:
             # What lies behind `length` was never counted (a step that failed half-way): it goes.
             old = [x[: self.length] for x in self._kv[layer]]

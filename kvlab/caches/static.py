@@ -24,7 +24,7 @@ class StaticCache(Cache):
     def nbytes(self):
         return sum(k.nbytes + v.nbytes for k, v in filter(None, self._kv))
 
-    def _store(self, layer, k, v):
+    def store(self, layer, k, v):
         end = self.length + len(k)
         if self._kv[layer] is None:
             self._kv[layer] = tuple(x.new_empty(self.capacity, *x.shape[1:]) for x in (k, v))

@@ -7,6 +7,9 @@ import torch
 
 import kvlab
 from kvlab.caches import GrowingCache, NoCache
+from kvlab.model import attention, config, decoder
+from kvlab.model.config import LayerKV
+from kvlab.model.rope import rotate as half_split_rotate
 from tests.models import random_ids
 from tests.reference.checkpoints import FAMILIES, SIZES, compute_in_the_inputs_dtype, logits, make
 
@@ -96,3 +99,28 @@ def test_older_config_files(tmp_path):
     plain = kvlab.hf.config_from_hf(raw)
     assert plain.rope_scaling.kind == "default"
     assert plain.head_dim == SIZES["hidden_size"] // SIZES["num_attention_heads"]
+
+
+MUTATIONS = {
+    "no causal mask": (attention, "visible", lambda q, k, window=None: q[:, None] >= -k),
+    "no rope": (decoder, "rotate", lambda x, cos, sin: x),
+    "interleaved rope": (decoder, "rotate", lambda x, cos, sin: interleaved(x, cos, sin)),
+    "no scale": (config, "LayerKV", lambda scale, **rest: LayerKV(scale=1.0, **rest)),
+    "no rms norm": (decoder.RMSNorm, "forward", lambda self, x: x * self.weight),
+}
+
+
+def interleaved(x, cos, sin):
+    """The other rotary layout: pairs (2i, 2i + 1)."""
+    return half_split_rotate(torch.cat([x[..., 0::2], x[..., 1::2]], dim=-1), cos, sin)
+
+
+@pytest.mark.parametrize("mutation", MUTATIONS)
+def test_the_comparison_notices(tmp_path, monkeypatch, mutation):
+    """With a part taken out of our model, the same comparison is off by far more than its tolerance."""
+    reference = make("llama")
+    model, _ = kvlab.hf.load(save(reference, tmp_path))
+    expected = logits(reference, IDS, [len(IDS)])
+    assert (ours(model, None) - expected).abs().max() < 1e-4
+    monkeypatch.setattr(*MUTATIONS[mutation])
+    assert (ours(model, None) - expected).abs().max() > 0.1
