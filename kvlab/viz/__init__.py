@@ -1,4 +1,4 @@
-"""Pictures and tables: state in, a matplotlib figure or an HTML string out. Nothing here computes attention."""
+"""Pictures and tables: state in, a matplotlib figure or an HTML string out. No attention is computed here."""
 
 from kvlab.viz.course import course_map
 from kvlab.viz.show import Picture, Table, bill, style

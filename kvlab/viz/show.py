@@ -1,4 +1,4 @@
-"""What a cell shows: a picture that says what it shows, and a table that reads the same in text and in HTML."""
+"""What a cell shows: pictures that say what they show, tables that read alike in text and in HTML."""
 
 import html
 import io

@@ -52,7 +52,7 @@ def timeline(lanes, unit):
     """
     figure, axes = plt.subplots(figsize=(7.6, 0.9 + 0.62 * len(lanes)))
     longest = max(map(sum, lanes.values()))
-    for row, (name, steps) in enumerate(lanes.items()):
+    for row, steps in enumerate(lanes.values()):
         start = 0
         for step, work in enumerate(steps):
             color = BLUE if step == 0 else (ORANGE, "#F2C14E")[step % 2]  # neighbours told apart

@@ -1,0 +1,166 @@
+"""Every exercise: its stub fails, its solution passes, each known mistake fails with what is meant for it."""
+
+import json
+import time
+
+import pytest
+import torch
+
+from kvlab.exercises import checking, record
+from kvlab.exercises.exercise import EXERCISES, Exercise, exercise
+from kvlab.paths import NOTEBOOKS
+
+CHECKS = [
+    (name, function, meaning) for name, each in EXERCISES.items() for function, meaning in each.mistakes
+]
+
+
+@pytest.fixture(autouse=True)
+def own_state(monkeypatch, tmp_path):
+    monkeypatch.setenv("KVLAB_STATE", str(tmp_path / "state"))
+
+
+def compiled(source, name):
+    names = {"torch": torch}
+    exec(source, names)
+    return names[EXERCISES[name].solve.__name__]
+
+
+@pytest.mark.parametrize("name", EXERCISES)
+def test_the_stub_fails(name, capsys):
+    checking.check(name, compiled(EXERCISES[name].starter, name))
+    assert f"{name}: not yet." in capsys.readouterr().out
+    assert name not in record.read()["solved"]
+
+
+@pytest.mark.parametrize("name", EXERCISES)
+def test_the_solution_passes_from_its_printed_source_in_under_two_seconds(name, capsys):
+    checking.solution(name)
+    source = capsys.readouterr().out
+    start = time.perf_counter()
+    checking.check(name, compiled(source, name))
+    assert time.perf_counter() - start < 2
+    assert capsys.readouterr().out == f"{name}: right.\n"
+    assert record.read()["solved"] == [name]
+
+
+@pytest.mark.parametrize("name", EXERCISES)
+def test_solving_only_adds_lines(name):
+    starter, solution = EXERCISES[name].starter.splitlines(), iter(EXERCISES[name].solution.splitlines())
+    assert all(line in solution for line in starter)  # a subsequence: `in` consumes the iterator
+    assert len(EXERCISES[name].solution.splitlines()) > len(starter)
+    assert '"""' in EXERCISES[name].starter
+
+
+@pytest.mark.parametrize(("name", "mistake", "meaning"), CHECKS)
+def test_a_known_mistake_is_told_what_it_is(name, mistake, meaning, capsys):
+    checking.check(name, mistake)
+    said = capsys.readouterr().out
+    assert "not yet" in said
+    assert f"Likely cause: {meaning}" in said
+
+
+@pytest.mark.parametrize("name", EXERCISES)
+def test_there_is_a_mistake_a_hint_and_an_estimate(name):
+    each = EXERCISES[name]
+    assert each.mistakes and each.hints
+    assert each.minutes > 0
+    assert each.difficulty in ("easy", "medium", "hard")
+
+
+@pytest.mark.parametrize("name", EXERCISES)
+def test_cases_are_the_same_at_every_call(name):
+    first, second = EXERCISES[name].cases(), EXERCISES[name].cases()
+    assert repr(first) == repr(second)
+
+
+@pytest.mark.parametrize("name", EXERCISES)
+def test_the_lesson_shows_the_starter(name):
+    """One source: the notebook's cell is the starter, followed by its check."""
+    files = list(NOTEBOOKS.glob(f"{name[:2]}_*.ipynb"))
+    assert len(files) == 1
+    cells = json.loads(files[0].read_text(encoding="utf-8"))["cells"]
+    sources = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
+    each = EXERCISES[name]
+    wanted = f'{each.starter.rstrip()}\n\n\ncheck("{name}", {each.solve.__name__})'
+    assert wanted in sources
+
+
+# What the judge itself must do, on an exercise made for the purpose.
+
+
+@pytest.fixture
+def double():
+    def solve(x, y):
+        """Twice x, and y."""
+        # solve
+        return 2 * x, y
+        # end
+
+    made = Exercise("99.double", solve, lambda: [dict(x=torch.arange(3.0), y=4)], 1, "easy", ["?"], 1e-9)
+    made.mistake("added instead of multiplied")(lambda x, y: (2 + x, y))
+    return made
+
+
+def test_any_correct_implementation_is_accepted(double):
+    assert double.judge(lambda x, y: [x + x, 4]) is None
+
+
+def test_the_first_difference_is_named(double):
+    said = double.judge(lambda x, y: (2 * x + torch.tensor([0.0, 0.0, 1.0]), y))
+    assert "Case 1, x=[0.0, 1.0, 2.0], y=4" in said
+    assert "value 0: first difference at index [2]: got 5, expected 4 (1 of 3 values differ)" in said
+    assert "Likely cause" not in said
+    assert "added instead of multiplied" in double.judge(lambda x, y: (x + 2, y))
+
+
+@pytest.mark.parametrize(
+    ("answer", "says"),
+    [
+        (lambda x, y: None, "returned nothing: is there a `return`?"),
+        (lambda x, y: (2 * x[:2], y), r"returned shape [2], expected [3]"),
+        (lambda x, y: (2 * x, 5), "value 1: returned 5, expected 4"),
+        (lambda x, y: 2 * x, "expected 2 values"),
+        (lambda x, y: (3, y), "returned int, expected a tensor [3]"),
+        (lambda x, y: ((2 * x).long(), y), "returned torch.int64, expected torch.float32"),
+        (lambda x, y: (2 * x + float("nan"), y), "got nan"),
+        (lambda x, y: 1 / 0, "raised ZeroDivisionError: division by zero"),
+        (lambda x: x, "raised TypeError"),
+    ],
+)
+def test_what_a_wrong_answer_is_told(double, answer, says):
+    assert says in double.judge(answer)
+
+
+def test_an_answer_cannot_spoil_the_cases(double):
+    def vandal(x, y):
+        x.mul_(2)
+        return x, y
+
+    assert double.judge(vandal) is None  # it works on its own copy
+    assert double.judge(lambda x, y: (x * 2, y)) is None
+
+
+def test_names(capsys):
+    with pytest.raises(ValueError, match="no exercise '04.nothing'; there are: 04.append"):
+        checking.check("04.nothing", print)
+    with pytest.raises(TypeError, match="check takes the function itself"):
+        checking.check("04.append", None)
+    with pytest.raises(ValueError, match="two exercises are called 04.append"):
+        exercise("04.append", cases=list, minutes=1, difficulty="easy", hints=[])(print)
+
+
+def test_hints_come_one_by_one_and_the_last_one_stays(monkeypatch, capsys):
+    monkeypatch.setattr(checking, "_shown", {})
+    hints = EXERCISES["04.append"].hints
+    for expected in (*hints, hints[-1]):
+        checking.hint("04.append")
+        assert expected in capsys.readouterr().out
+
+
+def test_progress_lists_what_is_solved_and_what_is_open():
+    checking.check("04.append", EXERCISES["04.append"].solve)
+    table = repr(checking.progress())
+    assert f"1 of {len(EXERCISES)} solved" in table
+    assert "solved" in next(line for line in table.splitlines() if line.startswith("04.append"))
+    assert "open" in next(line for line in table.splitlines() if line.startswith("04.hidden"))

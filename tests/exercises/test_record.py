@@ -1,0 +1,51 @@
+"""The reader's own file: in one place, never lost, never in the way."""
+
+import os
+
+import pytest
+
+from kvlab.exercises import record
+
+
+@pytest.fixture(autouse=True)
+def own_state(monkeypatch, tmp_path):
+    monkeypatch.setenv("KVLAB_STATE", str(tmp_path / "state"))
+
+
+def test_it_does_not_depend_on_the_working_directory(monkeypatch, tmp_path):
+    record.solve("04.append")
+    monkeypatch.chdir(tmp_path)
+    assert record.read()["solved"] == ["04.append"]
+    assert list(tmp_path.iterdir()) == [tmp_path / "state"]
+
+
+def test_solving_twice_counts_once():
+    for name in ("b", "a", "b"):
+        record.solve(name)
+    assert record.read()["solved"] == ["a", "b"]
+
+
+@pytest.mark.parametrize("damage", ["", "{", "[]", '{"solved": 3}', "\x00"])
+def test_a_damaged_file_is_put_aside(damage):
+    record.solve("a")
+    record.path().write_text(damage)
+    assert record.read() == {"solved": [], "predicted": {}, "recalled": {}}
+    assert record.path().with_suffix(".damaged").read_text() == damage
+    record.solve("b")
+    assert record.read()["solved"] == ["b"]
+
+
+def test_files_of_another_version_keep_what_is_known():
+    record.path().parent.mkdir(parents=True)
+    record.path().write_text('{"solved": ["a"], "later": 1}')
+    record.remember("predicted", "x", 3)
+    content = record.read()
+    assert (content["solved"], content["predicted"], content["later"]) == (["a"], {"x": 3}, 1)
+
+
+def test_no_home_to_write_to(monkeypatch, tmp_path, capsys):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("KVLAB_STATE", os.fspath(tmp_path / "file" / "below"))
+    record.solve("a")
+    assert "not remembered" in capsys.readouterr().out
+    assert record.read()["solved"] == []
