@@ -27,9 +27,19 @@ def batch(recipe, step):
     text = torch.stack([tokens[start : start + length] for start in starts.tolist()])  # [B, T]
     for row in range(rows):
         if torch.rand((), generator=random) < recipe.repeat_share:
-            span = int(torch.randint(8, length // 3, (), generator=random))
-            source = int(torch.randint(length - 2 * span, (), generator=random))
-            target = int(torch.randint(source + span, length - span + 1, (), generator=random))
-            text[row, target : target + span] = text[row, source : source + span].clone()
+            repeat_a_span(text[row], random)
     bos = torch.zeros(rows, 1, dtype=torch.int64)
     return torch.cat([bos, text[:, :-1]], dim=1), text
+
+
+def repeat_a_span(text, random):
+    """Overwrite the end of ``text`` [T], in place: an earlier span of it, over and over.
+
+    Plain prose repeats too little for a small model to learn that what came before can be looked up.
+    """
+    length = len(text)
+    span = int(torch.randint(8, length // 4 + 1, (), generator=random))
+    source = int(torch.randint(length // 2 - span + 1, (), generator=random))
+    target = int(torch.randint(source + span, length // 2 + 1, (), generator=random))
+    copies = text[source : source + span].repeat(length // span + 1)
+    text[target:] = copies[: length - target]

@@ -93,8 +93,9 @@ then {recipe.long_steps} of {long_rows}; seed {recipe.seed} |
 **Text.** The works of William Shakespeare, in the public domain, from Project Gutenberg's plain texts
 (`kvlab/training/corpus.py` says how they came here). {" and ".join(corpus.HELD_OUT)} are held out.
 
-**Repeated spans.** In {recipe.repeat_share:.0%} of the rows a span of the text is written a second
-time, later in the row, so that the model learns to copy. It is better at repeating than text alone would have made it.
+**Repeated spans.** {recipe.repeat_share:.0%} of the rows end in an earlier span of theirs, repeated to the end of
+the row, so that the model learns to copy. It is better at repeating, and readier to, than prose alone
+would have made it.
 
 **Made by** `python3 -m kvlab train {variant}`. Weights are rounded to fp16.
 Licence: Apache-2.0, like the course.

@@ -32,12 +32,16 @@ def learning_rate(recipe, step):
 
 
 def initialise(model, seed):
-    """Normal weights of 0.02; what writes into the residual stream is smaller by sqrt(2 * layers) (GPT-2)."""
+    """Normal weights that keep the size of what passes through them, 1 / sqrt(inputs).
+
+    What writes into the residual stream is smaller by sqrt(2 * layers), as in GPT-2 (Radford et al. 2019, 2.3).
+    """
     random = torch.Generator().manual_seed(seed)
     for name, parameter in model.named_parameters():
         if parameter.dim() == 2:
             residual = name.endswith(("o_proj.weight", "down_proj.weight"))
-            std = 0.02 / math.sqrt(2 * model.config.num_layers) if residual else 0.02
+            writers = 2 * model.config.num_layers if residual else 1
+            std = 1 / math.sqrt(parameter.shape[1] * writers)
             torch.nn.init.normal_(parameter, std=std, generator=random)
 
 

@@ -25,16 +25,14 @@ VARIANTS = {
 class Recipe:
     """How long, how fast, on what rows."""
 
-    short_steps: int = 4000
+    short_steps: int = 3200
     short_rows: tuple = (16, 256)  # rows, tokens a row
-    long_steps: int = 300  # at the end, so that all positions have been seen
+    long_steps: int = 250  # at the end, so that all positions have been seen
     long_rows: tuple = (4, 1024)
-    learning_rate: float = 4e-3
+    learning_rate: float = 3e-3
     warmup: int = 100
     weight_decay: float = 0.1
-    repeat_share: float = (
-        0.25  # rows in which a span is written a second time, so that copying can be learned
-    )
+    repeat_share: float = 0.4  # rows that end in an earlier span of theirs, over and over
     seed: int = 1
 
     @property
