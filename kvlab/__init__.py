@@ -25,7 +25,8 @@ def __getattr__(name):
     elif name in _MODULES:
         value = import_module(_MODULES[name])
     else:
-        raise AttributeError(f"module 'kvlab' has no attribute {name!r}; it has {', '.join(__all__)}")
+        # Not an f-string: this file has to parse wherever __main__.py refuses an old Python politely.
+        raise AttributeError("module 'kvlab' has no attribute %r; it has %s" % (name, ", ".join(__all__)))
     globals()[name] = value
     return value
 

@@ -2,7 +2,8 @@
 
 from kvlab.caches.base import Cache, CacheOverflow
 from kvlab.caches.growing import GrowingCache
+from kvlab.caches.maps import AttentionMaps
 from kvlab.caches.none import NoCache
 from kvlab.caches.static import StaticCache
 
-__all__ = ["Cache", "CacheOverflow", "GrowingCache", "NoCache", "StaticCache"]
+__all__ = ["AttentionMaps", "Cache", "CacheOverflow", "GrowingCache", "NoCache", "StaticCache"]

@@ -8,6 +8,7 @@ import html
 from dataclasses import dataclass
 
 from kvlab.exercises import record
+from kvlab.viz.show import Shown
 
 
 @dataclass(frozen=True)
@@ -68,19 +69,6 @@ def recall(lesson):
             f"no recall questions for lesson {lesson!r}; there are some for: {', '.join(sorted(RECALL))}"
         )
     return RecallPage(RECALL[lesson])
-
-
-class Shown:
-    """Something with a widget for live kernels, and text and HTML for everywhere else."""
-
-    def _repr_mimebundle_(self, include=None, exclude=None):
-        static = {"text/plain": self.text(), "text/html": self.html()}
-        try:
-            bundle = self.widget()._repr_mimebundle_()
-        except ImportError:
-            return static
-        data, metadata = bundle if isinstance(bundle, tuple) else (bundle, {})
-        return {**data, **static}, metadata
 
 
 class Prediction(Shown):

@@ -34,6 +34,13 @@ def attention_scores(q, k, scale):
     return scores.unflatten(-2, (group, n))
 
 
+def attention_weights(q, k, query_positions, key_positions, scale, window=None):
+    """How much of each key every query takes: rows that sum to one -> [..., Hkv, G, N, T]."""
+    scores = attention_scores(q, k, scale)
+    hidden = ~visible(query_positions, key_positions, window)  # [N, T]
+    return scores.masked_fill(hidden, -torch.inf).softmax(dim=-1)
+
+
 def attention(q, k, v, query_positions, key_positions, scale, window=None):
     """softmax(scale * q k^T) v over the keys each query may see -> [..., N, Hq, Dv].
 
@@ -42,9 +49,7 @@ def attention(q, k, v, query_positions, key_positions, scale, window=None):
     GQA, Ainslie et al. 2023, section 2.2.)
     """
     n, num_heads = q.shape[-3:-1]
-    scores = attention_scores(q, k, scale)  # [..., Hkv, G, N, T]
-    hidden = ~visible(query_positions, key_positions, window)  # [N, T]
-    weights = scores.masked_fill(hidden, -torch.inf).softmax(dim=-1)
+    weights = attention_weights(q, k, query_positions, key_positions, scale, window)  # [..., Hkv, G, N, T]
     rows = weights.flatten(-3, -2)  # [..., Hkv, G*N, T]
     ledger.matmul(rows[..., 0].numel(), k.shape[-3], v.shape[-1])
     ledger.read(k.nbytes + v.nbytes)

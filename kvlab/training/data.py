@@ -20,13 +20,14 @@ def stream(held_out=False):
 
 def batch(recipe, step):
     """The rows of one step: ids [B, T] beginning with <bos>, and what follows each [B, T]."""
-    rows, length = recipe.rows(step)
+    stage = recipe.stage(step)
+    rows, length = stage.rows, stage.length
     random = torch.Generator().manual_seed(recipe.seed * 1_000_003 + step)
     tokens = stream()
     starts = torch.randint(len(tokens) - length, (rows,), generator=random)
     text = torch.stack([tokens[start : start + length] for start in starts.tolist()])  # [B, T]
     for row in range(rows):
-        if torch.rand((), generator=random) < recipe.repeat_share:
+        if torch.rand((), generator=random) < stage.repeats:
             repeat_a_span(text[row], random)
     bos = torch.zeros(rows, 1, dtype=torch.int64)
     return torch.cat([bos, text[:, :-1]], dim=1), text

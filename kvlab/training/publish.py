@@ -1,7 +1,6 @@
 """Write a trained model as a Hugging Face checkpoint folder with a model card."""
 
 import json
-import math
 
 import torch
 from safetensors.torch import save_file
@@ -64,8 +63,10 @@ def card(variant, folder, recipe, losses):
     short, long = (held_out_loss(model, length, rows) for length, rows in ((256, 64), (1024, 16)))
     tokens, characters = len(stream(held_out=True)), sum(map(len, corpus.texts(held_out=True)))
     first, again = copying_losses(model)
-    seen = sum(math.prod(recipe.rows(step)) for step in range(recipe.steps))
-    short_rows, long_rows = (f"{rows} rows of {n}" for rows, n in (recipe.short_rows, recipe.long_rows))
+    stages = "; ".join(
+        f"{stage.steps} steps of {stage.rows} rows of {stage.length}, {stage.repeats:.0%} with repeats"
+        for stage in recipe.stages
+    )
     samples = []
     for prompt in PROMPTS:
         ids = tokenizer.encode(prompt)
@@ -83,8 +84,7 @@ A Llama-style decoder trained for this course on two CPU cores, small enough to 
 | query heads, KV heads, head size | {config.num_heads}, {config.num_kv_heads}, {config.head_dim} |
 | context | {config.max_positions} tokens |
 | vocabulary | {config.vocab_size} byte-pair tokens; every byte is one, so any text can be encoded |
-| trained on | {seen:,} tokens: {recipe.short_steps} steps of {short_rows}, \
-then {recipe.long_steps} of {long_rows}; seed {recipe.seed} |
+| trained on | {recipe.tokens:,} tokens: {stages}; seed {recipe.seed} |
 | training loss at the end | {sum(losses[-50:]) / len(losses[-50:]):.3f} nats a token |
 | held-out loss | {short:.3f} nats a token in rows of 256, {long:.3f} in rows of 1024 |
 | the same by character | {short * tokens / characters:.3f} and {long * tokens / characters:.3f} nats |
@@ -93,9 +93,9 @@ then {recipe.long_steps} of {long_rows}; seed {recipe.seed} |
 **Text.** The works of William Shakespeare, in the public domain, from Project Gutenberg's plain texts
 (`kvlab/training/corpus.py` says how they came here). {" and ".join(corpus.HELD_OUT)} are held out.
 
-**Repeated spans.** {recipe.repeat_share:.0%} of the rows end in an earlier span of theirs, repeated to the end of
-the row, so that the model learns to copy. It is better at repeating, and readier to, than prose alone
-would have made it.
+**Repeated spans.** In the rows "with repeats" above, the end of the row is an earlier span of it, over and
+over, so that the model learns to copy. It is better at repeating, and readier to, than prose alone would
+have made it.
 
 **Made by** `python3 -m kvlab train {variant}`. Weights are rounded to fp16.
 Licence: Apache-2.0, like the course.

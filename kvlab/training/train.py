@@ -34,7 +34,8 @@ def learning_rate(recipe, step):
 def initialise(model, seed):
     """Normal weights that keep the size of what passes through them, 1 / sqrt(inputs).
 
-    What writes into the residual stream is smaller by sqrt(2 * layers), as in GPT-2 (Radford et al. 2019, 2.3).
+    What writes into the residual stream is smaller by sqrt(2 * layers), as in GPT-2 (Radford et al. 2019,
+    section 2.3).
     """
     random = torch.Generator().manual_seed(seed)
     for name, parameter in model.named_parameters():

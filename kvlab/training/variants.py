@@ -8,11 +8,11 @@ from kvlab.training.tokenizer import VOCAB_SIZE
 # No two sizes agree, so an axis taken for another cannot go unnoticed.
 _TINY = dict(
     vocab_size=VOCAB_SIZE,
-    hidden_size=128,
+    hidden_size=144,
     num_layers=4,
     num_heads=6,
     head_dim=32,
-    mlp_size=320,
+    mlp_size=352,
     max_positions=1024,
 )
 
@@ -22,22 +22,41 @@ VARIANTS = {
 
 
 @dataclass(frozen=True)
+class Stage:
+    """Some steps on rows of one kind."""
+
+    steps: int
+    rows: int
+    length: int  # tokens a row
+    repeats: float  # share of the rows that end in an earlier span of theirs, over and over
+
+
+@dataclass(frozen=True)
 class Recipe:
     """How long, how fast, on what rows."""
 
-    short_steps: int = 3200
-    short_rows: tuple = (16, 256)  # rows, tokens a row
-    long_steps: int = 250  # at the end, so that all positions have been seen
-    long_rows: tuple = (4, 1024)
+    stages: tuple = (
+        Stage(700, 32, 128, 1.0),  # where nearly half of the tokens can be copied, copying is learned first
+        Stage(2600, 16, 256, 0.25),
+        Stage(250, 4, 1024, 0.25),  # so that all positions have been seen
+    )
     learning_rate: float = 3e-3
     warmup: int = 100
     weight_decay: float = 0.1
-    repeat_share: float = 0.4  # rows that end in an earlier span of theirs, over and over
     seed: int = 1
 
     @property
     def steps(self):
-        return self.short_steps + self.long_steps
+        return sum(stage.steps for stage in self.stages)
 
-    def rows(self, step):
-        return self.short_rows if step < self.short_steps else self.long_rows
+    @property
+    def tokens(self):
+        return sum(stage.steps * stage.rows * stage.length for stage in self.stages)
+
+    def stage(self, step):
+        """The stage that step number ``step`` belongs to."""
+        for stage in self.stages:
+            if step < stage.steps:
+                return stage
+            step -= stage.steps
+        raise IndexError(f"the recipe ends after {self.steps} steps")

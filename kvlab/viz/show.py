@@ -53,6 +53,23 @@ class Picture:
         return {"image/png": self.png, "text/plain": self.alt}, {"image/png": size}
 
 
+class Shown:
+    """Base of what has a widget for live kernels, and text and HTML for everywhere else.
+
+    A subclass gives ``widget()``, ``text()`` and ``html()``. A page that is opened without running it shows
+    the HTML; without ipywidgets there is the text. (No SVG in it: untrusted pages lose that.)
+    """
+
+    def _repr_mimebundle_(self, include=None, exclude=None):
+        static = {"text/plain": self.text(), "text/html": self.html()}
+        try:
+            bundle = self.widget()._repr_mimebundle_()
+        except ImportError:
+            return static
+        data, metadata = bundle if isinstance(bundle, tuple) else (bundle, {})
+        return {**data, **static}, metadata
+
+
 class Table:
     """Rows under a header; numbers stand to the right, integers with thousands apart.
 

@@ -9,9 +9,9 @@ from kvlab.model import hf
 from kvlab.training import data, publish, train, variants
 from kvlab.training.corpus import HELD_OUT, texts, tidy, works
 from kvlab.training.evaluate import held_out_loss
-from kvlab.training.variants import Recipe
+from kvlab.training.variants import Recipe, Stage
 
-RECIPE = Recipe(short_steps=4, short_rows=(2, 30), long_steps=2, long_rows=(1, 40), warmup=2)
+RECIPE = Recipe(stages=(Stage(4, 2, 32, 0.5), Stage(2, 1, 40, 0.5)), warmup=2)
 
 
 @pytest.fixture(autouse=True)
@@ -51,7 +51,7 @@ def test_a_state_of_another_recipe_is_refused(tmp_path):
 
 def test_rows_begin_with_bos_and_are_shifted_by_one():
     ids, following = data.batch(RECIPE, step=3)
-    assert ids.shape == following.shape == (2, 30)
+    assert ids.shape == following.shape == (2, 32)
     assert (ids[:, 0] == 0).all()
     assert torch.equal(ids[:, 1:], following[:, :-1])
     again, _ = data.batch(RECIPE, step=3)
@@ -60,18 +60,33 @@ def test_rows_begin_with_bos_and_are_shifted_by_one():
     assert data.batch(RECIPE, step=5)[0].shape == (1, 40)
 
 
-def test_repeated_spans_are_copies_of_what_came_before():
-    """With and without repeating, a row differs in one stretch, which stands earlier in the row too."""
-    rows = (4, 240)
-    plain = data.batch(Recipe(short_rows=rows, repeat_share=0.0), step=0)[1]
-    repeated = data.batch(Recipe(short_rows=rows, repeat_share=1.0), step=0)[1]
-    for row, other in zip(repeated, plain, strict=True):
-        changed = (row != other).nonzero().flatten().tolist()
-        first, end = changed[0], changed[-1] + 1
-        copies = [
-            back for back in range(1, first + 1) if row[first:end].equal(row[first - back : end - back])
-        ]
-        assert copies
+@pytest.mark.parametrize("seed", range(20))
+def test_a_repeated_span_stands_earlier_in_the_row(seed):
+    """On numbers that all differ, the end of the row shows which span was taken, and that it goes round."""
+    row = torch.arange(240)
+    data.repeat_a_span(row, torch.Generator().manual_seed(seed))
+    target = int((row != torch.arange(240)).nonzero()[0])
+    tail, source = row[target:], int(row[target])
+    span = next((j for j in range(len(tail)) if tail[j] != source + j), len(tail))
+    assert 8 <= span <= 60
+    assert source + span <= target <= 120
+    assert torch.equal(tail, source + torch.arange(len(tail)) % span)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
+def test_as_many_rows_repeat_as_the_recipe_says(share):
+    def rows(repeats):
+        return data.batch(Recipe(stages=(Stage(1, 200, 40, repeats),)), step=0)[1]
+
+    changed = (rows(share) != rows(0.0)).any(dim=1).float().mean()
+    assert abs(changed - share) < 0.11  # three standard deviations
+
+
+def test_stages_follow_each_other():
+    assert [RECIPE.stage(step).rows for step in range(6)] == [2, 2, 2, 2, 1, 1]
+    assert (RECIPE.steps, RECIPE.tokens) == (6, 4 * 2 * 32 + 2 * 40)
+    with pytest.raises(IndexError, match="ends after 6 steps"):
+        RECIPE.stage(6)
 
 
 def test_the_learning_rate_rises_then_falls():

@@ -1,0 +1,14 @@
+"""A pytest plugin (``-p tests.notebooks.patience``) that gives nbval the patience a busy machine needs.
+
+nbval waits five seconds for each piece of a cell's output, and has no option for it. A laptop that also
+trains a model can take longer. The notebooks lie in a temporary folder, where no conftest.py of ours takes
+effect; hence a plugin.
+"""
+
+SECONDS = 60
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if hasattr(item, "output_timeout"):
+            item.output_timeout = SECONDS
