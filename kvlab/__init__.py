@@ -26,7 +26,9 @@ def __getattr__(name):
         value = import_module(_MODULES[name])
     else:
         # Not an f-string: this file has to parse wherever __main__.py refuses an old Python politely.
-        raise AttributeError("module 'kvlab' has no attribute %r; it has %s" % (name, ", ".join(__all__)))
+        raise AttributeError(
+            "module 'kvlab' has no attribute {!r}; it has {}".format(name, ", ".join(__all__))
+        )
     globals()[name] = value
     return value
 

@@ -21,17 +21,18 @@ def doctor():
 
     cores = os.cpu_count() or 1
     memory = psutil.virtual_memory().total
-    there = smollm2.installed()
+    enough = "4 GiB are enough" if memory >= 4 * GIB else "may be tight: 4 GiB are enough"
+    smol = ("there", "") if smollm2.installed() else ("missing", "`python3 -m kvlab setup` fetches it")
     return Table(
         ["", "here", "what it means"],
         [
             row("Python", platform.python_version()),
             row("torch", torch.__version__),
             row("cores", cores, "times in the lessons are from two"),
-            row("memory", f"{memory / GIB:.1f} GiB", "4 GiB are enough" if memory >= 4 * GIB else "may be tight"),
+            row("memory", f"{memory / GIB:.1f} GiB", enough),
             row("GPU", *_gpu()),
             row("Triton", *triton_mode()),
-            row("SmolLM2", "there" if there else "missing", "" if there else "`python3 -m kvlab setup` fetches it"),
+            row("SmolLM2", *smol),
         ],
         "Your machine",
     )

@@ -62,7 +62,7 @@ PLACEMENT = Placement(
             ("02",),
             Recall(
                 "00.projections",
-                "Token A must read from B, B from C, and C from A. Why can plain dot products of their vectors not do it?",
+                "A must read from B, B from C, C from A. Why can dot products of their vectors not do that?",
                 (
                     Option("Because score(A, B) = score(B, A)", "", True),
                     Option("Because three vectors need three dimensions", "", False),
@@ -74,7 +74,7 @@ PLACEMENT = Placement(
             ("03",),
             Recall(
                 "00.rope",
-                "A decoder rotates keys by their position (RoPE). The text moves 100 positions on. What changes?",
+                "RoPE turns queries and keys by their position. The text moves on by 100. What changes?",
                 (
                     Option("All attention scores", "", False),
                     Option("The scores of distant tokens", "", False),
@@ -98,8 +98,7 @@ PLACEMENT = Placement(
             ("05", "06"),
             Recall(
                 "00.cost",
-                "A model with grouped-query attention: 32 layers, 24 query heads, 8 KV heads of 128, in 16 bits. One token's "
-                "keys and values take ...",
+                "32 layers, 24 query and 8 KV heads of 128, in 16 bits. A token's keys and values take ...",
                 (
                     Option("128 KiB", "", True),
                     Option("384 KiB", "", False),

@@ -1,10 +1,10 @@
 """Pictures and tables: state in, a matplotlib figure or an HTML string out. No attention is computed here."""
 
-from kvlab.viz.attention_map import attention_figure, attention_svg
+from kvlab.viz.attention_map import attention_figure, attention_svg, numbered_maps
 from kvlab.viz.course import course_map
 from kvlab.viz.decoder import decoder_diagram
 from kvlab.viz.show import Picture, Table, bill, style
-from kvlab.viz.steps import step_grid, timeline
+from kvlab.viz.steps import step_grid, step_grids, timeline
 
 __all__ = [
     "Picture",
@@ -14,7 +14,9 @@ __all__ = [
     "bill",
     "course_map",
     "decoder_diagram",
+    "numbered_maps",
     "step_grid",
+    "step_grids",
     "style",
     "timeline",
 ]

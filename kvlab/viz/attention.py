@@ -1,4 +1,4 @@
-"""Attention over a handful of words: who looks at whom, vectors in the plane, weights as numbers in a grid.
+"""Attention over a handful of words: who looks at whom, and vectors in the plane.
 
 Everything that is drawn comes in as plain numbers or tensors; nothing is computed here.
 """
@@ -87,33 +87,6 @@ def three_steps(words, vectors, query, scores, weights, context):
         f"The word {words[query]} looks, weighs and mixes. Left: a bar for each score. Middle: the weights, "
         f"{shares}. Right: the word vectors as arrows; the context vector lies at {_place(context)}, inside "
         "the area that their tips enclose.",
-    )
-
-
-def grids(words, matrices):
-    """Tables of numbers, darker where larger: {title: [T, T]}, a row for each word that asks -> Picture."""
-    figure, panels = plt.subplots(1, len(matrices), figsize=(4.6 * len(matrices), 3.3), squeeze=False)
-    places = [i + 0.5 for i in range(len(words))]
-    for axes, (title, matrix) in zip(panels[0], matrices.items(), strict=True):
-        numbers = [[float(entry) for entry in row] for row in matrix]
-        low, high = min(map(min, numbers)), max(map(max, numbers))
-        axes.pcolormesh(numbers, cmap="Blues", vmin=low, vmax=high + 0.3 * (high - low), edgecolors="white")
-        for row, entries in zip(places, numbers, strict=True):
-            for column, entry in zip(places, entries, strict=True):
-                dark = entry > low + 0.75 * (high - low)
-                color = "white" if dark else INK
-                axes.text(column, row, f"{entry:.2f}", ha="center", va="center", fontsize=9.5, color=color)
-        axes.set(title=title, xlabel="... at this word")
-        axes.set_xticks(places, words)
-        axes.set_yticks(places, words)
-        axes.invert_yaxis()
-        axes.tick_params(length=0)
-        axes.spines[:].set_visible(False)
-    panels[0][0].set_ylabel("this word looks ...")
-    return Picture(
-        figure,
-        f"Tables with a row and a column for each of {', '.join(words)}: {'; '.join(matrices)}. "
-        "The row looks, the column is looked at.",
     )
 
 

@@ -71,3 +71,28 @@ def attention_figure(heads, pieces, alt):
         axes.tick_params(length=0)
     panels[0][0].set_ylabel("query", color=GREY)
     return Picture(figure, alt)
+
+
+def numbered_maps(maps, names, alt, scale=None):
+    """Scores or weights of few tokens, written into their squares: {title: numbers [T, T]} -> Picture.
+
+    A row is the token that looks, a column the one it looks at. scale: (palest, darkest), or each map's own.
+    """
+    width = min(4.6 * len(maps), 9.4)
+    figure, panels = plt.subplots(1, len(maps), figsize=(width, 3.2), squeeze=False)
+    for axes, (title, numbers) in zip(panels[0], maps.items(), strict=True):
+        rows = [[float(number) for number in row] for row in numbers]
+        low, high = scale or (min(map(min, rows)), max(map(max, rows)))
+        axes.imshow(rows, cmap="Blues", vmin=low, vmax=high, aspect="auto")
+        for i, row in enumerate(rows):
+            for j, number in enumerate(row):
+                color = "white" if number > low + 0.6 * (high - low) else INK
+                axes.text(j, i, f"{number:.2f}", ha="center", va="center", color=color, fontsize=9.5)
+        axes.set_title(title)
+        axes.set_xlabel("... at this one")
+        axes.set_xticks(range(len(names)), names, fontsize=9)
+        axes.set_yticks(range(len(names)), names if axes is panels[0][0] else [], fontsize=9)
+        axes.tick_params(length=0)
+        axes.spines[:].set_visible(False)
+    panels[0][0].set_ylabel("this token looks ...")
+    return Picture(figure, alt)

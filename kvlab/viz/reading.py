@@ -45,27 +45,6 @@ def _arrow(start, end, weight):
     )
 
 
-def numbered_maps(maps, names, alt):
-    """Attention weights of few tokens, written into their squares: {title: weights [T, T]} -> Picture."""
-    figure, panels = plt.subplots(1, len(maps), figsize=(2.35 * len(maps), 3.0), squeeze=False)
-    for axes, (title, weights) in zip(panels[0], maps.items(), strict=True):
-        rows = [[float(weight) for weight in row] for row in weights]
-        axes.imshow(rows, cmap="Blues", vmin=0, vmax=1)
-        for i, row in enumerate(rows):
-            for j, weight in enumerate(row):
-                color = "white" if weight > 0.6 else INK
-                axes.text(j, i, f"{weight:.2f}", ha="center", va="center", color=color, fontsize=10)
-        axes.set_title(title, fontsize=11)
-        axes.set_xlabel("... is read")
-        axes.set_xticks(range(len(names)), names, fontsize=9)
-        axes.set_yticks(range(len(names)), [], fontsize=9)
-        axes.tick_params(length=0)
-        axes.spines[:].set_visible(False)
-    panels[0][0].set_yticks(range(len(names)), names)
-    panels[0][0].set_ylabel("reads ...")
-    return Picture(figure, alt)
-
-
 def projection_shapes(tokens, width, key_dim, value_dim):
     """The matrices of attention as boxes in proportion; equal sides have equal colors -> Picture."""
     size = {"T": tokens, "D": width, "Dk": key_dim, "Dv": value_dim}

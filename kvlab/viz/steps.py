@@ -12,37 +12,52 @@ def step_grid(prompt, new, cached):
     prompt, new: tokens in the prompt and tokens to write. cached: whether keys and values are kept.
     """
     figure, axes = plt.subplots(figsize=(7.6, 0.7 + 0.36 * new))
+    _grid(axes, prompt, new, cached)
+    figure.legend(handles=[*_keys(cached)], loc="outside lower center", ncols=2)
+    return Picture(figure, f"Grid of {new} steps for a prompt of {prompt}. {_counted(prompt, new, cached)}")
+
+
+def step_grids(prompt, new):
+    """Both ways, side by side."""
+    figure, panels = plt.subplots(1, 2, figsize=(10.4, 1.1 + 0.36 * new))
+    for axes, cached, title in zip(
+        panels, (False, True), ("without a cache", "with a KV cache"), strict=True
+    ):
+        _grid(axes, prompt, new, cached)
+        axes.set_title(title, pad=16)
+    fresh, again = _keys(cached=False)
+    figure.legend(handles=[fresh, again, _keys(cached=True)[1]], loc="outside lower center", ncols=3)
+    counted = " ".join(_counted(prompt, new, cached) for cached in (False, True))
+    return Picture(figure, f"Two grids of {new} steps for a prompt of {prompt}. {counted}")
+
+
+def _grid(axes, prompt, new, cached):
     old_color, old_hatch = (SKY, "") if cached else (ORANGE, "////")
     for step in range(new):
         fed = prompt + step
         for token in range(prompt + new - 1):
             fresh = token < fed if step == 0 else token == fed - 1
             color, hatch = (BLUE, "") if fresh else (old_color, old_hatch) if token < fed else (PALE, "")
-            axes.add_patch(
-                plt.Rectangle(
-                    (token, -step), 0.9, -0.82, facecolor=color, edgecolor="white", hatch=hatch, linewidth=0
-                )
-            )
-    total = prompt + new - 1
+            look = {"facecolor": color, "hatch": hatch, "edgecolor": "white", "linewidth": 0}
+            axes.add_patch(plt.Rectangle((token, -step), 0.9, -0.82, **look))
     axes.axvline(prompt - 0.05, color=INK, linewidth=1, linestyle=":")
     axes.text(prompt / 2, 0.15, "prompt", ha="center", color=INK)
     axes.text(prompt + (new - 1) / 2, 0.15, "written so far", ha="center", color=INK)
-    axes.set(xlim=(0, total), ylim=(-new, 0.9), xticks=[], yticks=[])
+    axes.set(xlim=(0, prompt + new - 1), ylim=(-new, 0.9), xticks=[])
     axes.set_yticks([-step - 0.41 for step in range(new)], [f"step {step + 1}" for step in range(new)])
     axes.tick_params(length=0)
     axes.spines[:].set_visible(False)
+
+
+def _keys(cached):
     kept = "kept: read from the cache" if cached else "K and V computed before, computed again"
-    handles = [
-        Patch(facecolor=BLUE, label="computed for the first time"),
-        Patch(facecolor=old_color, hatch=old_hatch, edgecolor="white", label=kept),
-    ]
-    figure.legend(handles=handles, loc="outside lower center", ncols=2)
+    look = {"facecolor": SKY} if cached else {"facecolor": ORANGE, "hatch": "////", "edgecolor": "white"}
+    return Patch(facecolor=BLUE, label="computed for the first time"), Patch(label=kept, **look)
+
+
+def _counted(prompt, new, cached):
     computed = prompt + new - 1 if cached else sum(prompt + step for step in range(new))
-    return Picture(
-        figure,
-        f"Grid of {new} steps by {total} tokens for a prompt of {prompt}. "
-        f"{'With' if cached else 'Without'} a cache {computed} token computations are needed.",
-    )
+    return f"{'With' if cached else 'Without'} a cache {computed} token computations are needed."
 
 
 def timeline(lanes, unit):

@@ -21,6 +21,35 @@ def test_every_cell_of_the_lesson_runs(lab, name):
     assert [cell["count"] for cell in cells] == list(range(1, len(cells) + 1))
 
 
+def test_a_slider_moved_by_keyboard_redraws_the_attention_map(lab):
+    """Lesson 03's browser: focus the layer slider, press a key, and another head's map stands there."""
+    lab.open("03_a_decoder.ipynb")
+    lab.run_all()
+    assert lab.errors() == []
+    picture = lab.find(".kv-attention-map .widget-html-content")
+    before = picture.inner_html()
+    assert "layer 0, head 0" in before
+    for slider, expected in ((".kv-layer", "layer 1, head 0"), (".kv-head", "layer 1, head 1")):
+        handle = lab.find(f"{slider} .noUi-handle")
+        handle.focus()
+        lab.page.keyboard.press("ArrowRight")
+        lab.page.locator(".kv-attention-map svg title", has_text=expected).first.wait_for(state="attached")
+        assert lab.find(f"{slider} .widget-readout").inner_text() == "1"
+    after = picture.inner_html()
+    assert after != before
+    assert after.count("<rect") == before.count("<rect") > 100
+
+
+def test_a_recall_question_answers_when_clicked(lab):
+    lab.open("04_the_kv_cache.ipynb")
+    lab.run_all()
+    options = lab.find(".kv-recall .widget-radio-box")
+    options.locator("label").first.click()
+    said = lab.page.locator(".kv-recall .widget-html-content", has_text="layer 0 only").first
+    said.wait_for(state="attached")
+    assert said.inner_text().startswith("No.")
+
+
 @pytest.fixture
 def small(tmp_path):
     """A notebook whose second cell fails."""

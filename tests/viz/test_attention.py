@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from kvlab.viz.attention import _hull, arrows, grids, three_steps, two_ways
+from kvlab.viz.attention import _hull, arrows, three_steps, two_ways
 
 WORDS = ["one", "two", "three", "four"]
 VECTORS = torch.tensor([[2.0, 0.0], [0.0, 2.0], [-1.0, -1.0], [0.2, 0.1]])
@@ -39,8 +39,3 @@ def test_three_steps_give_the_weights():
     assert "The word one looks" in picture.alt
     assert "one 0.50, two 0.25, three 0.12, four 0.12" in picture.alt
     assert picture.png == three_steps(WORDS, VECTORS, 0, [1.0, -1.0, 0.5, 0.5], weights, [0.9, 0.4]).png
-
-
-def test_grids_take_one_matrix_or_several_and_equal_numbers():
-    assert "scores; weights" in grids(WORDS, {"scores": VECTORS @ VECTORS.T, "weights": torch.eye(4)}).alt
-    assert grids(WORDS, {"zeros": torch.zeros(4, 4)}).png.startswith(b"\x89PNG")

@@ -4,7 +4,7 @@ import pytest
 from matplotlib import pyplot as plt
 from matplotlib.patches import FancyArrowPatch, Rectangle
 
-from kvlab.viz import reading
+from kvlab.viz import attention_map, reading
 
 RING = [[0, 1, 0], [0, 0, 1], [1, 0, 0]]
 NAMES = ["rock", "scissors", "paper"]
@@ -19,7 +19,8 @@ def drawn(monkeypatch):
         figures.append(figure)
         return picture(figure, alt)
 
-    monkeypatch.setattr(reading, "Picture", keep)
+    for module in (reading, attention_map):
+        monkeypatch.setattr(module, "Picture", keep)
     return figures
 
 
@@ -44,7 +45,7 @@ def test_one_arrow_for_each_reading_as_thick_as_its_weight(drawn):
 
 
 def test_numbers_stand_in_their_squares(drawn):
-    reading.numbered_maps({"a": [[0.25, 0.75], [1, 0]], "b": [[1, 0], [0, 1]]}, ["x", "y"], "Maps.")
+    attention_map.numbered_maps({"a": [[0.25, 0.75], [1, 0]], "b": [[1, 0], [0, 1]]}, ["x", "y"], "Maps.")
     a, b = drawn[0].axes
     assert texts(a) == ["0.25", "0.75", "1.00", "0.00"]
     assert [(text.get_position()) for text in a.texts] == [(0, 0), (1, 0), (0, 1), (1, 1)]

@@ -87,3 +87,10 @@ def test_step_grids_count_the_computations():
 
 def test_a_timeline_totals_its_lanes():
     assert "slow 6, fast 3.5" in viz.timeline({"slow": [1, 2, 3], "fast": [3, 0.5]}, "GFLOP").alt
+
+
+def test_numbered_maps_take_one_or_several_and_equal_numbers():
+    maps = {"scores": [[1.0, -2.0], [-2.0, 0.5]], "zeros": [[0, 0], [0, 0]]}
+    picture = viz.numbered_maps(maps, ["x", "y"], "Two tables.")
+    assert picture.alt == "Two tables."
+    assert picture.png != viz.numbered_maps(maps, ["x", "y"], "Two tables.", scale=(0, 1)).png
