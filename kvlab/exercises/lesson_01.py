@@ -27,13 +27,18 @@ def _rows(seed, *shape):
 def context(x, i):
     """The context vector of word i: the mixture of all rows, weighted by the softmax of its dot products.
 
-    x [T, D]  ->  [D]
+    Not divided by anything yet. x [T, D]  ->  [D]
     """
     # solve
     scores = x @ x[i]  # [T]
     weights = scores.softmax(dim=0)  # [T]
     return weights @ x  # [D]
     # end
+
+
+@context.mistake("the scores are plain dot products here; dividing them comes later in the lesson.")
+def _(x, i):
+    return (x @ x[i] / x.shape[1] ** 0.5).softmax(dim=0) @ x
 
 
 @context.mistake("these are the weights. The third step is missing: mix the rows with them.")

@@ -97,11 +97,84 @@ def _(x, angles):
     return torch.cat([a * cos + b * sin, b * cos + a * sin], dim=-1)
 
 
+@rotate.mistake("the first half was overwritten before the second half was computed from it.")
+def _(x, angles):
+    a, b = x.chunk(2, dim=-1)
+    cos, sin = angles.cos(), angles.sin()
+    a = a * cos - b * sin
+    return torch.cat([a, b * cos + a * sin], dim=-1)
+
+
 @rotate.mistake("every pair was turned by the first pair's angle.")
 def _(x, angles):
     a, b = x.chunk(2, dim=-1)
     cos, sin = angles[:, :1].cos(), angles[:, :1].sin()
     return torch.cat([a * cos - b * sin, b * cos + a * sin], dim=-1)
+
+
+def _scan(x):
+    return x.cumsum(dim=0)
+
+
+def _wave(x):
+    return x.sin()
+
+
+def _half(x):
+    return x / 2
+
+
+def _third(x):
+    return x / 3
+
+
+@exercise(
+    "03.layer",
+    cases=lambda: [dict(x=_random(4, 3, seed=20), norm_1=_half, attention=_scan, norm_2=_third, mlp=_wave)],
+    minutes=5,
+    difficulty="easy",
+    hints=[
+        "Follow the drawing: leave the stream, through a norm, through a block, and add what comes out.",
+        "The second block reads the stream as it is *after* the first addition.",
+    ],
+)
+def layer(x, norm_1, attention, norm_2, mlp):
+    """One layer of a decoder: x [T, hidden] -> [T, hidden]. The other four are functions of such a tensor."""
+    # solve
+    x = x + attention(norm_1(x))
+    return x + mlp(norm_2(x))
+    # end
+
+
+@layer.mistake("a layer adds to the stream; here the blocks' outputs replace it.")
+def _(x, norm_1, attention, norm_2, mlp):
+    return mlp(norm_2(attention(norm_1(x))))
+
+
+@layer.mistake("the MLP reads the stream after attention has added to it, not the layer's input.")
+def _(x, norm_1, attention, norm_2, mlp):
+    return x + attention(norm_1(x)) + mlp(norm_2(x))
+
+
+@layer.mistake("the stream itself was normalised. Only the copy that goes into a block is.")
+def _(x, norm_1, attention, norm_2, mlp):
+    x = norm_1(x)
+    x = norm_2(x + attention(x))
+    return x + mlp(x)
+
+
+@layer.mistake(
+    "that is the older order, the norm after the addition (post-norm). Here it comes before the block."
+)
+def _(x, norm_1, attention, norm_2, mlp):
+    x = norm_1(x + attention(x))
+    return norm_2(x + mlp(x))
+
+
+@layer.mistake("the norms are missing: each block reads a normalised copy.")
+def _(x, norm_1, attention, norm_2, mlp):
+    x = x + attention(x)
+    return x + mlp(x)
 
 
 @exercise(
@@ -141,6 +214,16 @@ def _(weights):
     return float(weights.diagonal(offset=-1).sum() / len(weights))
 
 
+@previous_token.mistake("that is the sum of the weights, not their mean.")
+def _(weights):
+    return float(weights.diagonal(offset=-1).sum())
+
+
+@previous_token.mistake("the loop starts at 0, and index -1 wraps round to the last key. Begin with query 1.")
+def _(weights):
+    return sum(float(weights[t, t - 1]) for t in range(len(weights))) / len(weights)
+
+
 @previous_token.mistake("that is the first token's share, a sink, not the previous token's.")
 def _(weights):
     return float(weights[1:, 0].mean())
@@ -151,7 +234,11 @@ RECALL["03"] = [
         "03.order",
         "Without RoPE and without the mask, what does attention know about the order of the words?",
         (
-            Option("Nothing: shuffle the words and the same vectors come out, shuffled", "Exactly so.", True),
+            Option(
+                "Nothing: shuffle the words and the same vectors come out, shuffled",
+                "Every row is a weighted mean, and a mean does not care in which order it is taken.",
+                True,
+            ),
             Option(
                 "It sees neighbours better than distant words", "Nothing in a dot product knows distance."
             ),
@@ -171,7 +258,7 @@ RECALL["03"] = [
             ),
             Option(
                 "Because the score depends only on the difference of the two positions",
-                "Turning both by the same angle changes no dot product.",
+                "Turning both alike changes no dot product, so a key's own turn is right for any query.",
                 True,
             ),
             Option(
@@ -182,15 +269,18 @@ RECALL["03"] = [
     ),
     Recall(
         "03.layout",
-        "A checkpoint loads without an error, and writes gibberish. The suspect named in this lesson?",
+        "A checkpoint with rotary pairs in the wrong layout writes gibberish. Why was there no error?",
         (
-            Option("The learning rate", "That matters for training; a trained checkpoint has none."),
+            Option("The loader mends the layout by itself", "Then it would not write gibberish."),
             Option(
-                "The rotary layout: half-split weights rotated as interleaved pairs, or the other way round",
-                "All shapes agree, so nothing complains.",
+                "All shapes agree: the same numbers, only paired differently",
+                "Nothing that could be checked by size is wrong. Only comparing logits shows it.",
                 True,
             ),
-            Option("The vocabulary has another size", "Then the embedding's shape would not fit: an error."),
+            Option(
+                "RoPE has no parameters, so it cannot be wrong",
+                "It has none, but q and k were trained with it.",
+            ),
         ),
     ),
     Recall(

@@ -63,6 +63,11 @@ def _(cache, k, v):
     return torch.cat([cache[0], k]), torch.cat([cache[1], v])
 
 
+@append.mistake("that joins heads. Tokens are the first dimension.")
+def _(cache, k, v):
+    return (k, v) if cache is None else (torch.cat([cache[0], k], 1), torch.cat([cache[1], v], 1))
+
+
 @append.mistake("the values were not appended.")
 def _(cache, k, v):
     return (k, v) if cache is None else (torch.cat([cache[0], k]), v)
@@ -86,6 +91,11 @@ def copied(tokens, token_bytes):
     # solve
     return tokens * (tokens - 1) // 2 * token_bytes
     # end
+
+
+@copied.mistake("that is what the last arrival copies. Add up all the arrivals.")
+def _(tokens, token_bytes):
+    return (tokens - 1) * token_bytes
 
 
 @copied.mistake("that is what it stores. Each arrival also copies everything that was there before.")
@@ -118,7 +128,7 @@ def _(tokens, token_bytes):
         "there in all and the chunk is the last n of them?",
         "Give every query and every key its position, then compare: hidden means that the key is later.",
         "torch.arange(t) are the keys' positions, torch.arange(t - n, t) the queries'. Compare them as a "
-        "column against a row: positions[:, None] < positions[None, :].",
+        "column against a row: queries[:, None] < keys[None, :].",
     ],
 )
 def hidden(n, t):
@@ -214,7 +224,7 @@ RECALL["04"] = [
                 "The projections and the MLP do cost the same. Attention meets one more key each step.",
             ),
             Option(
-                "A little more each step, in proportion to the tokens so far",
+                "A fixed part, plus a small part that grows with the tokens so far",
                 "The new query meets every earlier key and value. Lesson 06 is about that reading.",
                 right=True,
             ),

@@ -45,10 +45,11 @@ class Placement(Shown):
         for placed, known in zip(self.questions, right, strict=True):
             (skip if known else read).extend(placed.lessons)
         if not read:
-            return f"You know all of this: you may skip lessons {', '.join(skip)} and go on after them."
+            return f"You know all of this: you may skip lessons {', '.join(skip)}."
         if not skip:
             return f"Begin with lesson {read[0]} and skip none: each builds on the one before."
-        return f"You may skip lessons {', '.join(skip)}. Begin with lesson {read[0]}."
+        lessons = "lesson" if len(skip) == 1 else "lessons"
+        return f"You may skip {lessons} {', '.join(skip)}. Begin with lesson {read[0]}."
 
     def text(self):
         lines = []

@@ -73,7 +73,13 @@ def timeline(lanes, unit):
             color = BLUE if step == 0 else (ORANGE, "#F2C14E")[step % 2]  # neighbours told apart
             axes.barh(-row, work, left=start, height=0.62, color=color, linewidth=0)
             start += work
-        axes.text(start + longest * 0.01, -row, f"{start:.3g}", va="center", color=GREY)
+        axes.text(
+            start + longest * 0.01,
+            -row,
+            f"{start:,.0f}" if start >= 100 else f"{start:.3g}",
+            va="center",
+            color=GREY,
+        )
     axes.set_yticks([-row for row in range(len(lanes))], list(lanes))
     axes.set(xlabel=unit, xlim=(0, longest * 1.1))
     axes.spines["left"].set_visible(False)

@@ -1,5 +1,6 @@
 """Every exercise: its stub fails, its solution passes, each known mistake fails with what is meant for it."""
 
+import inspect
 import json
 import time
 
@@ -69,6 +70,18 @@ def test_there_is_a_mistake_a_hint_and_an_estimate(name):
 
 
 @pytest.mark.parametrize("name", EXERCISES)
+def test_cases_name_the_parameters_in_their_order(name):
+    parameters = list(inspect.signature(EXERCISES[name].solve).parameters)
+    assert all(list(case) == parameters for case in EXERCISES[name].cases())
+
+
+@pytest.mark.parametrize("name", EXERCISES)
+def test_parameters_may_be_renamed(name):
+    each = EXERCISES[name]
+    assert each.judge(lambda *renamed: each.solve(*renamed)) is None
+
+
+@pytest.mark.parametrize("name", EXERCISES)
 def test_cases_are_the_same_at_every_call(name):
     first, second = EXERCISES[name].cases(), EXERCISES[name].cases()
     assert repr(first) == repr(second)
@@ -130,6 +143,31 @@ def test_the_first_difference_is_named(double):
 )
 def test_what_a_wrong_answer_is_told(double, answer, says):
     assert says in double.judge(answer)
+
+
+def test_a_tensor_of_one_number_is_a_number():
+    mean = Exercise(
+        "99.mean", lambda x: float(x.mean()), lambda: [dict(x=torch.arange(4.0))], 1, "easy", ["?"], 1e-5
+    )
+    mean.mistake("the sum is not the mean")(lambda x: float(x.sum()))
+    assert mean.judge(lambda x: x.mean()) is None
+    assert mean.judge(lambda x: x.double().mean().numpy()) is None
+    assert "the sum is not the mean" in mean.judge(lambda x: x.sum())
+    assert "returned" in mean.judge(lambda x: x)
+
+
+def test_float32_on_the_way_is_still_right():
+    root = Exercise(
+        "99.root",
+        lambda x: x / 3**0.5,
+        lambda: [dict(x=torch.ones(2, dtype=torch.float64))],
+        1,
+        "easy",
+        ["?"],
+        1e-5,
+    )
+    assert root.judge(lambda x: x / torch.tensor(3).sqrt()) is None
+    assert "got 0.5," in root.judge(lambda x: x / 2)
 
 
 def test_an_answer_cannot_spoil_the_cases(double):
