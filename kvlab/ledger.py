@@ -6,12 +6,14 @@ an empty list.
 """
 
 import weakref
+from contextlib import contextmanager
+from contextvars import ContextVar
 
-_open = []
+_open = ContextVar("open ledgers", default=())  # of this thread: another one's work is not on the bill
 
 
 class Ledger:
-    """Counts what happens inside its ``with`` block (blocks may nest; each counts everything in it).
+    """Counts what its thread does inside its ``with`` block. Ledgers may nest; each counts everything.
 
     Attributes, all ``int``:
 
@@ -43,12 +45,14 @@ class Ledger:
         return sum(cache.nbytes for cache in self._caches)
 
     def __enter__(self):
+        if self in _open.get():
+            raise RuntimeError("this ledger is open already: nest another one inside it")
         self._held_at_end = None
-        _open.append(self)
+        _open.set((*_open.get(), self))
         return self
 
     def __exit__(self, *exception):
-        _open.remove(self)
+        _open.set(tuple(ledger for ledger in _open.get() if ledger is not self))
         self._held_at_end = self.kv_held
         return False
 
@@ -61,29 +65,40 @@ class Ledger:
 
 def matmul(rows, inner, columns):
     """Bill a product ``[rows, inner] @ [inner, columns]``."""
-    for ledger in _open:
+    for ledger in _open.get():
         ledger.flops += 2 * rows * inner * columns
 
 
 def read(nbytes):
     """Bill bytes of keys and values read by attention."""
-    for ledger in _open:
+    for ledger in _open.get():
         ledger.kv_read += nbytes
 
 
 def written(nbytes):
     """Bill bytes of new keys and values stored by a cache."""
-    for ledger in _open:
+    for ledger in _open.get():
         ledger.kv_written += nbytes
 
 
 def copied(nbytes):
     """Bill bytes of stored keys and values that were moved."""
-    for ledger in _open:
+    for ledger in _open.get():
         ledger.copied += nbytes
 
 
 def used(cache):
     """Note a cache whose ``nbytes`` belong on the bill as held."""
-    for ledger in _open:
+    for ledger in _open.get():
         ledger._caches.add(cache)
+
+
+@contextmanager
+def off():
+    """Bill nothing: for work that is done to look at something, and not part of what is looked at."""
+    before = _open.get()
+    _open.set(())
+    try:
+        yield
+    finally:
+        _open.set(before)

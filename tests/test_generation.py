@@ -1,5 +1,6 @@
 """The one loop: same tokens through every cache, arguments checked at the call, honest sampling."""
 
+import numpy as np
 import pytest
 import torch
 
@@ -58,7 +59,7 @@ def test_a_prompt_cached_whole_computes_its_last_token_again(model):
 def test_stop_ends_the_text_and_is_not_part_of_it(model):
     whole = tokens(model, temperature=1.0, seed=5)
     place = next(i for i in range(3, 12) if whole[i] not in whole[:i])
-    for stop in (whole[place], [whole[place]], (whole[place], 10**6)):
+    for stop in (whole[place], [whole[place]], (whole[place], 36), torch.tensor([whole[place]])):
         assert tokens(model, temperature=1.0, seed=5, stop=stop) == whole[:place]
 
 
@@ -126,10 +127,25 @@ def test_drawn_tokens_follow_the_distribution(model):
         ({"prompt": [[1, 2]]}, TypeError, r"prompt_ids\[0\] is \[1, 2\]; a prompt is a flat list"),
         ({"prompt": [1.5]}, TypeError, r"prompt_ids\[0\] is 1.5"),
         ({"n": -1}, ValueError, "max_new_tokens is -1"),
-        ({"n": 2.0}, ValueError, "max_new_tokens is 2.0"),
+        ({"n": 2.0}, TypeError, "max_new_tokens is 2.0"),
         ({"n": 293}, ValueError, "9 and 293 new tokens need room for 301 tokens, .* room for 300"),
         ({"n": 293, "cache": NoCache(SMALL)}, ValueError, "need 301 positions, but the model has 300"),
         ({"cache": StaticCache(SMALL, capacity=10)}, ValueError, "need room for 20 tokens, .* room for 10"),
+        ({"prompt": 5}, TypeError, "prompt_ids is 5; a prompt is a flat list of int"),
+        ({"prompt": None}, TypeError, "prompt_ids is None"),
+        ({"prompt": [True]}, TypeError, r"prompt_ids\[0\] is True"),
+        ({"prompt": torch.tensor([True])}, TypeError, r"prompt_ids\[0\] is True"),
+        ({"cache": {}}, TypeError, "cache is dict; give one of kvlab.caches"),
+        ({"stop": "."}, TypeError, "stop is '.'; it takes token ids"),
+        ({"stop": 1.5}, TypeError, "float"),
+        ({"stop": [1.5]}, TypeError, "a stop id is 1.5; it must be an integer"),
+        ({"stop": [37]}, ValueError, "stop id 37 is outside the vocabulary: 0 to 36"),
+        ({"temperature": 1.0, "seed": 1.5}, TypeError, "seed is 1.5; it must be an integer"),
+        ({"temperature": float("nan")}, ValueError, "temperature is nan"),
+        ({"temperature": None}, ValueError, "temperature is None"),
+        ({"temperature": "1"}, TypeError, "temperature is '1'; it must be a number"),
+        ({"temperature": 1.0, "top_k": 2.5}, TypeError, "top_k is 2.5; it must be an integer"),
+        ({"temperature": 1.0, "top_p": "a"}, TypeError, "top_p is 'a'"),
         ({"temperature": -0.1}, ValueError, "temperature is -0.1"),
         ({"temperature": 1.0, "top_k": 0}, ValueError, "top_k is 0"),
         ({"temperature": 1.0, "top_p": 0.0}, ValueError, "top_p is 0.0"),
@@ -142,6 +158,60 @@ def test_arguments_are_checked_at_the_call(model, arguments, error, says):
     prompt, n = arguments.pop("prompt"), arguments.pop("n")
     with pytest.raises(error, match=says):
         kvlab.generate(model, prompt, n, **arguments)  # not iterated: the call itself must refuse
+
+
+def test_integers_of_any_kind_will_do(model):
+    expected = tokens(model, n=4, temperature=1.0, top_k=5, seed=3)
+    for whole in (np.int64, lambda value: torch.tensor(value)):
+        prompt = np.array(PROMPT)
+        got = tokens(
+            model, prompt, n=whole(4), temperature=1.0, top_k=whole(5), seed=whole(3), stop=whole(36)
+        )
+        assert got == expected
+    assert tokens(model, n=3, stop=None) == tokens(model, n=3)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+@pytest.mark.parametrize("temperature", [1e-320, 1e-40, 1e-4, 1e300])
+def test_any_positive_temperature_is_a_distribution(dtype, temperature):
+    p = sampling_probabilities(torch.tensor([1.0, 30.0, 2.0], dtype=dtype), temperature)
+    assert p.sum() == pytest.approx(1)
+    if temperature < 1:
+        assert p.tolist() == [0, 1, 0]
+
+
+def test_a_damaged_model_is_not_a_text_of_zeros():
+    broken = random_model()
+    broken.norm.weight[0] = float("nan")
+    with pytest.raises(ValueError, match=r"not numbers \(NaN\)"):
+        tokens(broken, n=1)
+
+
+def test_the_pair_that_load_gives_is_not_a_model(model):
+    with pytest.raises(TypeError, match="model is tuple; kvlab.load gives two things"):
+        kvlab.generate((model, None), PROMPT)
+
+
+def test_one_text_one_cache(model):
+    """A cache that something else uses between two tokens is noticed, and nothing wrong is written."""
+    cache = GrowingCache(SMALL)
+    first, second = (kvlab.generate(model, prompt, 5, cache=cache) for prompt in (PROMPT, [1, 2, 3]))
+    next(first)
+    with pytest.raises(RuntimeError, match="held 0 tokens of this text and now holds 9"):
+        next(second)
+    alone = tokens(model, n=2)
+    assert next(first) == alone[1]  # the first goes on undisturbed
+    cache.truncate(4)
+    with pytest.raises(RuntimeError, match="held 10 tokens of this text and now holds 4"):
+        next(first)
+
+
+def test_a_generation_left_half_way_leaves_a_good_cache(model):
+    cache = GrowingCache(SMALL)
+    stream = kvlab.generate(model, PROMPT, 9, cache=cache)
+    text = PROMPT + [next(stream), next(stream)]
+    del stream
+    assert tokens(model, text, n=3, cache=cache) == tokens(model, text, n=3)
 
 
 def test_the_last_position_can_be_used(model):

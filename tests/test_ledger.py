@@ -1,6 +1,7 @@
 """The bill is exact: cases computed by hand, and the products against torch's own counter."""
 
 import gc
+import threading
 from dataclasses import replace
 
 import pytest
@@ -120,3 +121,40 @@ def test_every_figure_is_an_int():
     for name in ("flops", "kv_read", "kv_written", "kv_held", "copied"):
         assert type(getattr(bill, name)) is int
         assert name in repr(bill)
+
+
+def test_another_threads_work_is_not_on_the_bill():
+    model = random_model()
+
+    def work():
+        for _ in range(20):
+            model(random_ids(3), NoCache(SMALL))
+
+    with kvlab.Ledger() as alone:
+        model(random_ids(3), NoCache(SMALL))
+    thread = threading.Thread(target=work)
+    with kvlab.Ledger() as bill:
+        thread.start()
+        model(random_ids(3), NoCache(SMALL))
+        thread.join()
+    assert bill.flops == alone.flops
+
+
+def test_a_ledger_is_open_once():
+    with kvlab.Ledger() as bill, pytest.raises(RuntimeError, match="open already"), bill:
+        pass
+    with bill:  # closed, it can be opened again and goes on counting
+        random_model()(random_ids(3), NoCache(SMALL))
+    assert bill.flops > 0
+
+
+def test_forks_are_held_and_truncation_copies_what_it_keeps():
+    model, cache = random_model(), GrowingCache(SMALL)
+    with kvlab.Ledger() as bill:
+        model(random_ids(6), cache)
+        fork = cache.fork()
+        assert bill.kv_held == 2 * 6 * TOKEN
+        cache.truncate(4)
+        assert bill.kv_held == (4 + 6) * TOKEN
+    assert bill.copied == 4 * TOKEN
+    assert fork.length == 6

@@ -1,9 +1,12 @@
 """What every cache has in common: the protocol, the checks, and the reading of one sequence."""
 
+from operator import index
+
 import torch
 
 from kvlab import ledger
 from kvlab.model.attention import attention
+from kvlab.model.config import Config
 
 
 class CacheOverflow(ValueError):
@@ -22,10 +25,13 @@ class Cache:
     """
 
     def __init__(self, config):
+        if not isinstance(config, Config):
+            raise TypeError(f"a cache is built from a model's config, and not from {type(config).__name__}")
         self.config = config
         self.length = 0
         self.capacity = config.max_positions
-        self._dtype = None  # that of the first tokens stored
+        self._dtype = None  # that of the tokens stored
+        self._stored = None  # tokens stored, counted or not, in caches that keep track of it
 
     @property
     def nbytes(self):
@@ -60,19 +66,29 @@ class Cache:
 
     def advance(self, n):
         """Count the ``n`` tokens that every layer has stored; the model calls it after its last layer."""
+        if self._stored not in (None, self.length + n):
+            new = self._stored - self.length
+            raise ValueError(f"cannot advance by {n}: {new} new tokens were stored")
         self.length += n
 
     def truncate(self, n):
         """Keep the first ``n`` tokens and forget the rest."""
-        if not 0 <= n <= self.length:
+        if not 0 <= index(n) <= self.length:
             raise ValueError(f"cannot keep {n} tokens of a cache that holds {self.length}")
-        self.length = n
+        self.length = index(n)
+        self._stored = None if self._stored is None else self.length
 
     def fork(self):
         """An independent continuation: what either one stores from here on, the other never sees."""
         raise NotImplementedError
 
     def _check(self, spec, q, k, v):
+        for name, tensor in (("q", q), ("k", k), ("v", v)):
+            if not isinstance(tensor, torch.Tensor) or not tensor.is_floating_point():
+                kind = tensor.dtype if isinstance(tensor, torch.Tensor) else type(tensor).__name__
+                raise TypeError(f"{name} is {kind}; it must be a tensor of floating-point numbers")
+            if tensor.dim() != 3:
+                raise ValueError(f"{name} has shape {list(tensor.shape)}; it must be [tokens, heads, size]")
         n = len(k)
         expected = {
             "k": (k, [n, spec.num_kv_heads, spec.key_dim]),
@@ -84,12 +100,19 @@ class Cache:
                 raise ValueError(f"{name} has shape {list(tensor.shape)}; this layer's is {shape}")
             if tensor.dtype != k.dtype:
                 raise TypeError(f"{name} is {tensor.dtype} and k is {k.dtype}: one dtype for all three")
-        if self._dtype not in (None, k.dtype):
+            if tensor.device != k.device:
+                raise ValueError(
+                    f"{name} is on {tensor.device} and k on {k.device}: one device for all three"
+                )
+        if self.length and self._dtype != k.dtype:
             raise TypeError(f"this cache holds {self._dtype} and the new keys are {k.dtype}: use a new cache")
         if n == 0:
             raise ValueError("no new tokens: attend needs at least one")
         if self.capacity is not None and self.length + n > self.capacity:
+            at_most = self.config.max_positions
+            larger = ", or make the cache larger" if self.capacity < at_most else ""
             raise CacheOverflow(
                 f"{self.length} tokens stored and {n} new ones make {self.length + n}, but this cache has "
-                f"room for {self.capacity}: shorten the text or make the cache larger"
+                f"room for {self.capacity}: shorten the text or truncate the cache{larger} "
+                f"(the model takes {at_most} tokens)"
             )

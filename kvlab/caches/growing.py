@@ -14,6 +14,7 @@ class GrowingCache(Cache):
 
     def __init__(self, config):
         super().__init__(config)
+        self._stored = 0  # tokens, counted or not
         self._kv = [None] * config.num_layers  # (keys [T, Hkv, Dk], values [T, Hkv, Dv]) of each layer
 
     @property
@@ -21,20 +22,25 @@ class GrowingCache(Cache):
         return sum(k.nbytes + v.nbytes for k, v in filter(None, self._kv))
 
     def store(self, layer, k, v):
+        self._stored = self.length + len(k)
         if self._kv[layer] is not None and self.length:
             # What lies behind `length` was never counted (a step that failed half-way): it goes.
             old = [x[: self.length] for x in self._kv[layer]]
             ledger.copied(sum(x.nbytes for x in old))
-            k, v = (torch.cat(pair) for pair in zip(old, (k, v), strict=True))
-        self._kv[layer] = (k, v)
-        return k, v
+            self._kv[layer] = tuple(torch.cat(pair) for pair in zip(old, (k, v), strict=True))
+        else:
+            self._kv[layer] = k.clone(), v.clone()  # the caller may go on using its own
+        return self._kv[layer]
 
     def truncate(self, n):
         super().truncate(n)
         self._kv = [kv and tuple(x[:n].clone() for x in kv) for kv in self._kv]
+        ledger.copied(self.nbytes)
 
     def fork(self):
         """Shares the tensors until either side appends: an append makes new ones and changes none."""
         other = GrowingCache(self.config)
         other.length, other._dtype, other._kv = self.length, self._dtype, list(self._kv)
+        other._stored = self.length
+        ledger.used(other)
         return other

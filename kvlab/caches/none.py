@@ -1,5 +1,7 @@
 """No cache at all: the baseline that every other cache is measured against and proved equal to."""
 
+from operator import index
+
 import torch
 
 from kvlab.caches.base import Cache
@@ -17,9 +19,9 @@ class NoCache(Cache):
 
     def __init__(self, config, rows=1):
         super().__init__(config)
-        if rows < 1:
+        if index(rows) < 1:
             raise ValueError(f"rows is {rows}; there is at least one text")
-        self.rows = rows
+        self.rows = index(rows)
         self.capacity = None
 
     def _row_length(self, n):

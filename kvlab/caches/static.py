@@ -1,5 +1,7 @@
 """A preallocated cache: room for every token from the start, so that storing one moves no other."""
 
+from operator import index
+
 import torch
 
 from kvlab import ledger
@@ -15,9 +17,13 @@ class StaticCache(Cache):
     def __init__(self, config, capacity=None):
         super().__init__(config)
         if capacity is not None:
-            if capacity < 1:
-                raise ValueError(f"capacity is {capacity}; a cache has room for at least one token")
-            self.capacity = capacity
+            if not 1 <= index(capacity) <= config.max_positions:
+                raise ValueError(
+                    f"capacity is {capacity}; a cache has room for at least one token and at most for the "
+                    f"model's {config.max_positions}"
+                )
+            self.capacity = index(capacity)
+        self._stored = 0  # tokens, counted or not
         self._kv = [None] * config.num_layers
 
     @property
@@ -25,8 +31,8 @@ class StaticCache(Cache):
         return sum(k.nbytes + v.nbytes for k, v in filter(None, self._kv))
 
     def store(self, layer, k, v):
-        end = self.length + len(k)
-        if self._kv[layer] is None:
+        end = self._stored = self.length + len(k)
+        if self._kv[layer] is None or self._kv[layer][0].dtype != k.dtype:
             self._kv[layer] = tuple(x.new_empty(self.capacity, *x.shape[1:]) for x in (k, v))
         for room, new in zip(self._kv[layer], (k, v), strict=True):
             room[self.length : end] = new
@@ -35,11 +41,12 @@ class StaticCache(Cache):
     def fork(self):
         """Copies what is stored: two owners of one reserved room would write over each other."""
         other = StaticCache(self.config, self.capacity)
-        other.length, other._dtype = self.length, self._dtype
+        other.length, other._stored, other._dtype = self.length, self.length, self._dtype
         for layer, kv in enumerate(self._kv):
             if kv is not None:
                 other._kv[layer] = tuple(torch.empty_like(room) for room in kv)
                 for new, room in zip(other._kv[layer], kv, strict=True):
                     new[: self.length] = room[: self.length]
                     ledger.copied(room[: self.length].nbytes)
+        ledger.used(other)
         return other

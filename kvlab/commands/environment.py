@@ -40,7 +40,7 @@ class Environment:
         """The Python version the environment was made with, or None; read from a file, so it is free."""
         try:
             text = (self.folder / "pyvenv.cfg").read_text(encoding="utf-8")
-        except OSError:
+        except (OSError, ValueError):
             return None
         found = re.search(r"^version(?:_info)?\s*=\s*(\d+\.\d+\.\d+)", text, re.MULTILINE)
         return found[1] if found else None
@@ -75,12 +75,13 @@ class Environment:
         return None
 
     def read_note(self):
-        """What set-up wrote down when it last finished; empty where it did not."""
+        """What set-up wrote down when it last finished; empty where it did not, or where it is damaged."""
         try:
             content = json.loads(self.note.read_text(encoding="utf-8"))
         except (OSError, ValueError):
             return {}
-        return content if isinstance(content, dict) else {}
+        whole = isinstance(content, dict) and isinstance(content.get("requirements"), dict)
+        return content if whole else {}
 
     def write_note(self, content):
         """Write the note in one go, so that an interruption leaves the old one or the new one."""
@@ -88,9 +89,12 @@ class Environment:
         draft.write_text(json.dumps(content, indent=1, sort_keys=True) + "\n", encoding="utf-8")
         draft.replace(self.note)
 
-    def run(self, arguments, **variables):
-        """Run the environment's Python in the foreground and return its exit status."""
-        return foreground([str(self.python), *arguments], self.root, variables)
+    def run(self, arguments, cwd=None, **variables):
+        """Run the environment's Python in the foreground and return its exit status.
+
+        It runs in the caller's folder unless told otherwise, so that relative paths mean what they say.
+        """
+        return foreground([str(self.python), *arguments], cwd, variables)
 
     def rerun(self, command, argv, **variables):
         """Run a kvlab command again, inside the environment."""

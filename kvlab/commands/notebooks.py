@@ -2,6 +2,7 @@
 
 With --check nothing is written: it says which lessons are stale, that is, print something else now than what
 is stored. With --html the stored outputs are turned into web pages, for looking at; nothing is executed.
+A path may name a notebook anywhere: it is that file which is executed and saved.
 """
 
 import argparse
@@ -36,21 +37,19 @@ def main(argv):
     )
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--check", action="store_true", help="say which lessons are stale, write nothing")
-    what.add_argument(
-        "--html",
-        nargs="?",
-        const=ROOT / "build" / "html",
-        type=Path,
-        metavar="DIR",
-        help="render to HTML (build/html)",
+    what.add_argument("--html", action="store_true", help="render to HTML, execute nothing")
+    parser.add_argument(
+        "--out", type=Path, metavar="DIR", help="where --html writes (the repository's build/html)"
     )
     chosen = parser.parse_args(argv)
+    if chosen.out and not chosen.html:
+        parser.error("--out says where --html writes, and there is no --html")
     paths = find(chosen.lessons, NOTEBOOKS)
     environment = setup.ready()
     if not environment.is_current:
         return environment.rerun("notebooks", argv)
     if chosen.html:
-        return render(paths, chosen.html)
+        return render(paths, chosen.out or ROOT / "build" / "html")
     with tempfile.TemporaryDirectory(prefix="kvlab-state-") as state:
         # The reader's own progress must neither show in the outputs nor change.
         os.environ["KVLAB_STATE"] = state
@@ -67,15 +66,22 @@ def find(names, folder):
         return everything
     found = []
     for name in names:
-        wanted = Path(name).name.removesuffix(".ipynb")
-        matches = [
-            path for path in everything if path.stem == wanted or path.stem.split("_")[0] == wanted.zfill(2)
-        ]
+        matches = named(name, everything)
         if not matches:
             known = ", ".join(path.stem for path in everything) or "none"
             raise CommandError(f"no lesson {name!r}; there are: {known}", status=2)
         found += [path for path in matches if path not in found]
     return found
+
+
+def named(name, lessons):
+    """The notebooks that one name means: a file, where it is the path of one; else lessons."""
+    path = Path(name)
+    if path.suffix == ".ipynb" and path.is_file():
+        return [path.resolve()]
+    if name.isdigit():
+        return [lesson for lesson in lessons if lesson.stem.split("_")[0] == name.zfill(2)]
+    return [lesson for lesson in lessons if name in (lesson.stem, lesson.name)]
 
 
 def refresh(paths):

@@ -45,9 +45,19 @@ CAUSES = (
 )
 
 
+# `python -m pip`, without its line for every package that is there already. pip has no option that leaves
+# these out and keeps its progress; a pip that calls its parts otherwise will only print them again.
+RUN = """
+import runpy, logging, pip._internal
+logger = logging.getLogger("pip._internal.operations.prepare")
+logger.addFilter(lambda record: not record.getMessage().startswith("Requirement already satisfied"))
+runpy.run_module("pip", run_name="__main__", alter_sys=True)
+"""
+
+
 def pip(environment, *arguments):
     """Run pip in the environment; raise ``CommandError`` with the likely cause if it fails."""
-    command = [str(environment.python), "-m", "pip", "--disable-pip-version-check", "--no-input", *arguments]
+    command = [str(environment.python), "-c", RUN, "--disable-pip-version-check", "--no-input", *arguments]
     # A user's own `user = true` would send the packages out of the environment.
     variables = {**os.environ, "PIP_USER": "0"}
     last = deque(maxlen=200)

@@ -125,6 +125,11 @@ class Setup:
             probe = environment.folder / "kvlab-setup.tmp"
             probe.write_text("can I write here?", encoding="utf-8")
             probe.unlink()
+        except FileExistsError:
+            raise CommandError(
+                f"{environment.folder} is in the way: a file, or a link that leads nowhere. "
+                "Remove it and run the same command again."
+            ) from None
         except OSError as error:
             raise CommandError(
                 f"cannot write in {environment.root} ({error.strerror}). "

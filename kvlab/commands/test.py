@@ -6,6 +6,7 @@ Name one (`kvlab test notebooks/04_the_kv_cache.ipynb`) to test it as it lies in
 
 import argparse
 import io
+import os
 import shlex
 import subprocess
 import tempfile
@@ -44,10 +45,27 @@ def main(argv):
         if remark:
             print(remark, flush=True)
         return environment.run(
-            pytest(notebooks, arguments),
+            pytest(notebooks, absolute(arguments)),
+            cwd=ROOT,
             KVLAB_STATE=str(Path(folder) / "state"),
             KVLAB_TEST_NOTEBOOKS=str(notebooks),
         )
+
+
+def absolute(arguments):
+    """The arguments for a pytest that runs in the repository: files of the caller's folder are named in full.
+
+    What follows -k or -m is left alone, even where a file is called the same.
+    """
+    if Path.cwd() == ROOT:
+        return arguments
+    found = []
+    for before, argument in zip(["", *arguments], arguments, strict=False):
+        path, *test = argument.split("::", 1)
+        if before not in ("-k", "-m") and os.path.exists(path):
+            argument = "::".join([os.path.abspath(path), *test])
+        found.append(argument)
+    return found
 
 
 def pytest(notebooks, arguments):

@@ -9,7 +9,7 @@ _shown = {}  # exercise -> how many of its hints have been shown
 
 def find(name):
     """The exercise of that name; ValueError lists those of the lesson."""
-    if name in EXERCISES:
+    if isinstance(name, str) and name in EXERCISES:
         return EXERCISES[name]
     near = [other for other in EXERCISES if other.split(".")[0] == str(name).split(".")[0]]
     raise ValueError(f"no exercise {name!r}; there are: {', '.join(near or EXERCISES)}")

@@ -10,6 +10,7 @@ import copy
 import inspect
 import re
 from dataclasses import dataclass, field
+from operator import index
 
 
 @dataclass
@@ -47,9 +48,14 @@ class Exercise:
     def judge(self, answer):
         """Run ``answer`` beside the solution -> ``None`` when it is right, else what to tell its author."""
         cases = self.cases()
-        results = [_run(answer, case) for case in cases]
-        for number, (case, result) in enumerate(zip(cases, results, strict=True), 1):
-            problem = _compare(result, _run(self.solve, case), self.tolerance)
+        runs = [_run(answer, case) for case in cases]
+        results = [result for result, _ in runs]
+        for number, (case, (result, changed)) in enumerate(zip(cases, runs, strict=True), 1):
+            problem = _compare(result, _run(self.solve, case)[0], self.tolerance)
+            if problem is None and changed:
+                problem = (
+                    f"the result is right, but it changed its argument {changed}: others still need that"
+                )
             if problem:
                 shown = ", ".join(f"{key}={_short(value)}" for key, value in case.items())
                 return f"Case {number}, {shown}:\n  {problem}{self._likely_cause(cases, results)}"
@@ -57,10 +63,10 @@ class Exercise:
 
     def _likely_cause(self, cases, results):
         for function, meaning in self.mistakes:
-            differences = (
-                _compare(result, _run(function, case), self.tolerance)
-                for case, result in zip(cases, results, strict=True)
-            )
+            theirs = [_run(function, case)[0] for case in cases]
+            if all(isinstance(result, Failure) for result in theirs):
+                continue  # any error at all would look like this mistake
+            differences = (_compare(a, b, self.tolerance) for a, b in zip(results, theirs, strict=True))
             if not any(differences):
                 return f"\n  Likely cause: {meaning}"
         return ""
@@ -94,21 +100,32 @@ class Failure:
 
 
 def _run(function, case):
+    """(result or Failure, the name of an argument that the function changed or None)"""
+    arguments = copy.deepcopy(case)
     try:
-        return function(*copy.deepcopy(case).values())
-    except Exception as error:  # whatever a reader's code raises is a result to report
-        return Failure(error)
+        result = function(*arguments.values())
+    except (Exception, SystemExit) as error:  # whatever a reader's code raises is a result to report
+        return Failure(error), None
+    changed = (name for name in case if not callable(case[name]) and _compare(arguments[name], case[name], 0))
+    return result, next(changed, None)
 
 
 def _compare(got, right, tolerance):
     """``None`` when two results agree, else where they part."""
+    try:
+        return _difference(got, right, tolerance)
+    except Exception:  # a reader's result can be anything, and may not even let itself be compared
+        return f"returned a {type(got).__name__} that cannot be compared with the right answer"
+
+
+def _difference(got, right, tolerance):
     import torch
 
     if isinstance(got, Failure) or isinstance(right, Failure):
-        if isinstance(got, Failure) and isinstance(right, Failure):
-            return None if type(got.error) is type(right.error) else f"raised {got.error!r}"
+        if isinstance(got, Failure) and isinstance(right, Failure) and type(got.error) is type(right.error):
+            return None
         if isinstance(got, Failure):
-            return f"raised {type(got.error).__name__}: {got.error}"
+            return f"raised {type(got.error).__name__}: {_text(got.error)}"
         return f"returned {_short(got)} where {type(right.error).__name__} was expected"
     if got is None and right is not None:
         return "returned nothing: is there a `return`?"
@@ -124,8 +141,10 @@ def _compare(got, right, tolerance):
     if isinstance(right, float):
         close = isinstance(got, float | int) and abs(got - right) <= tolerance * max(1.0, abs(right))
         return None if close else f"returned {_short(got)}, expected {right:.6g}"
-    if type(right) is int and isinstance(got, float):
-        return f"returned {got}, expected a whole number"
+    if type(right) is int:
+        if isinstance(got, float):
+            return f"returned {got}, expected a whole number"
+        return None if index(got) == right else f"returned {_short(got)}, expected {right}"
     return None if got == right else f"returned {_short(got)}, expected {_short(right)}"
 
 
@@ -136,7 +155,7 @@ def _compare_tensors(got, right, tolerance):
         return f"returned {type(got).__name__}, expected a tensor {list(right.shape)}"
     if got.shape != right.shape:
         return f"returned shape {list(got.shape)}, expected {list(right.shape)}"
-    if got.dtype.is_floating_point != right.dtype.is_floating_point:
+    if got.dtype != right.dtype:
         return f"returned {got.dtype}, expected {right.dtype}"
     wrong = ~torch.isclose(got.double(), right.double(), rtol=tolerance, atol=tolerance)
     if not wrong.any():
@@ -157,8 +176,15 @@ def _short(value):
         return f"({', '.join(map(_short, value))})"
     if callable(value):
         return getattr(value, "__name__", "a function")
-    text = repr(value)
+    text = _text(value, repr)
     return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def _text(value, form=str):
+    try:
+        return form(value)
+    except Exception:  # as for an int of thousands of digits
+        return f"a {type(value).__name__}"
 
 
 def _source(function):

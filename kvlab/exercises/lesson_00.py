@@ -11,6 +11,7 @@ from kvlab.exercises.questions import Option, Recall
         dict(layers=30, kv_heads=3, head_dim=64, number_bytes=4),
         dict(layers=4, kv_heads=2, head_dim=32, number_bytes=8),
         dict(layers=1, kv_heads=1, head_dim=5, number_bytes=2),
+        dict(layers=4, kv_heads=6, head_dim=16, number_bytes=1),
     ],
     minutes=3,
     difficulty="easy",

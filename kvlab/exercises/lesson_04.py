@@ -9,13 +9,19 @@ from kvlab.exercises.questions import RECALL, Option, Recall
 def _append_cases():
     random = torch.Generator().manual_seed(4)
 
-    def rows(n, width):
-        return torch.randn(n, 2, width, generator=random, dtype=torch.float64)
+    def rows(n, width, heads=2, dtype=torch.float64):
+        return torch.randn(n, heads, width, generator=random, dtype=torch.float64).to(dtype)
 
     return [
         dict(cache=None, k=rows(3, 5), v=rows(3, 4)),
         dict(cache=(rows(3, 5), rows(3, 4)), k=rows(1, 5), v=rows(1, 4)),
         dict(cache=(rows(2, 5), rows(2, 4)), k=rows(6, 5), v=rows(6, 4)),
+        dict(cache=(rows(4, 7, 3), rows(4, 6, 3)), k=rows(2, 7, 3), v=rows(2, 6, 3)),
+        dict(
+            cache=(rows(2, 4, 1, torch.bfloat16), rows(2, 3, 1, torch.bfloat16)),
+            k=rows(1, 4, 1, torch.bfloat16),
+            v=rows(1, 3, 1, torch.bfloat16),
+        ),
     ]
 
 

@@ -44,6 +44,7 @@ def predict(name, question, options=None, answer=None):
     """
     if answer is None:
         return Prediction(name, question, options)
+    answer = _plain(answer)
     if options is not None and answer not in options:
         raise ValueError(f"{answer!r} is none of the options: {', '.join(map(str, options))}")
     record.remember("predicted", name, answer)
@@ -53,7 +54,7 @@ def predict(name, question, options=None, answer=None):
 
 def reveal(name, measured):
     """Say what was measured, and what was predicted if anything was."""
-    predicted = record.read()["predicted"].get(name)
+    predicted, measured = record.read()["predicted"].get(name), _plain(measured)
     if predicted is None:
         print(f"measured: {measured}")
     elif predicted == measured:
@@ -62,9 +63,17 @@ def reveal(name, measured):
         print(f"measured: {measured}; you predicted {predicted}")
 
 
+def _plain(value):
+    """A number or text as JSON keeps it: of numpy's and torch's numbers, Python's."""
+    value = value.item() if getattr(value, "shape", None) == () else value
+    if not isinstance(value, str | int | float | bool):
+        raise TypeError(f"{value!r} is no number and no text")
+    return value
+
+
 def recall(lesson):
     """The recall questions of a lesson, such as ``recall("04")``."""
-    if lesson not in RECALL:
+    if not isinstance(lesson, str) or lesson not in RECALL:
         raise ValueError(
             f"no recall questions for lesson {lesson!r}; there are some for: {', '.join(sorted(RECALL))}"
         )

@@ -25,6 +25,15 @@ class RopeScaling:
     high_freq_factor: float = 4.0
     original_max_positions: int = 0
 
+    def __post_init__(self):
+        if not self.factor > 0:  # said so that NaN fails too
+            raise ValueError(f"RoPE's factor is {self.factor}; it must be above 0")
+        if self.kind == "llama3" and not self.low_freq_factor < self.high_freq_factor:
+            raise ValueError(
+                f"RoPE's low_freq_factor {self.low_freq_factor} must be below its high_freq_factor "
+                f"{self.high_freq_factor}"
+            )
+
 
 @dataclass(frozen=True)
 class Config:
@@ -56,7 +65,7 @@ class Config:
         sizes = "vocab_size hidden_size num_layers num_heads num_kv_heads head_dim mlp_size max_positions"
         for name in sizes.split():
             value = getattr(self, name)
-            if not isinstance(value, int) or value < 1:
+            if not _is_integer(value) or value < 1:
                 raise ValueError(f"{name} is {value!r}; it must be a positive integer")
         if self.num_heads % self.num_kv_heads:
             raise ValueError(
@@ -69,8 +78,10 @@ class Config:
             raise ValueError(
                 f"{len(self.windows)} windows for {self.num_layers} layers: give one each, or none"
             )
-        if any(window is not None and window < 1 for window in self.windows):
-            raise ValueError(f"windows are {self.windows}; a window holds at least the token itself")
+        if any(window is not None and not (_is_integer(window) and window > 0) for window in self.windows):
+            raise ValueError(
+                f"windows are {self.windows}; a window holds at least the token itself, and whole tokens"
+            )
 
     def layer_kv(self, layer):
         """The :class:`LayerKV` of layer number ``layer``."""
@@ -83,3 +94,7 @@ class Config:
             scale=1 / math.sqrt(self.head_dim),
             window=self.windows[layer] if self.windows else None,
         )
+
+
+def _is_integer(value):
+    return isinstance(value, int) and not isinstance(value, bool)  # Python's True is an int

@@ -111,7 +111,7 @@ class Decoder(nn.Module):
         rows: ``"last"`` computes the logits of the last token only -> [1, vocab].
         Raises ValueError for ids, positions or a ``rows`` that the model cannot take.
         """
-        self._check(token_ids, rows)
+        self._check(token_ids, rows, cache)
         positions = self._positions(cache, len(token_ids))
         cos, sin = rope_cos_sin(positions, self.frequencies.to(positions.device))  # [N, D/2] each
         x = self.embed_tokens(token_ids)  # [N, hidden]
@@ -130,7 +130,13 @@ class Decoder(nn.Module):
             )
         return positions.to(self.device)
 
-    def _check(self, token_ids, rows):
+    def _check(self, token_ids, rows, cache):
+        if not hasattr(cache, "attend"):
+            raise TypeError(
+                f"cache is {type(cache).__name__}; give one of kvlab.caches, made from model.config"
+            )
+        if cache.config is not self.config and cache.config != self.config:
+            raise ValueError("this cache was made for a model of another shape: make one from model.config")
         if rows not in (None, "last"):
             raise ValueError(f"rows is {rows!r}; it is None for all rows or 'last' for the last one")
         if not isinstance(token_ids, torch.Tensor) or token_ids.dtype != torch.int64:

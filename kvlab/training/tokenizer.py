@@ -7,8 +7,8 @@ position 0; ``<eos>`` closes a work.
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 
 from kvlab.training.corpus import texts
+from kvlab.training.variants import VOCAB_SIZE
 
-VOCAB_SIZE = 1280
 SPECIALS = ["<bos>", "<eos>"]
 
 

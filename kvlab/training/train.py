@@ -4,10 +4,8 @@ The rows of step s depend on the seed and on s alone: a run that was cut goes on
 every variant sees the same text in the same order.
 """
 
-import argparse
 import math
 import os
-import sys
 from pathlib import Path
 
 import torch
@@ -88,19 +86,8 @@ def train(variant, recipe, folder, quiet=False):
     return model, losses
 
 
-def main(argv=None):
-    parser = argparse.ArgumentParser(prog="kvlab train", description=__doc__.split("\n")[0])
-    parser.add_argument("variant", choices=sorted(VARIANTS))
-    parser.add_argument("--seed", type=int, default=Recipe.seed)
-    parser.add_argument(
-        "--out", type=Path, help="checkpoint folder to write; by default the one in the repository"
-    )
-    arguments = parser.parse_args(argv)
-    recipe = Recipe(seed=arguments.seed)
-    folder = paths.ROOT / "build" / "training" / f"seed-{recipe.seed}"
-    model, losses = train(arguments.variant, recipe, folder)
-    publish(arguments.variant, model, recipe, losses, arguments.out)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+def main(variant, seed=Recipe.seed, out=None):
+    """Train a variant and write its checkpoint to ``out``, or to its place in the repository."""
+    recipe = Recipe(seed=seed)
+    model, losses = train(variant, recipe, paths.ROOT / "build" / "training" / f"seed-{seed}")
+    publish(variant, model, recipe, losses, out)

@@ -1,5 +1,7 @@
 """What caches promise beyond equality: sizes, refusals, and nothing left behind."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -131,3 +133,97 @@ def test_attend_refuses_no_tokens_and_unknown_layers(cache_type):
         cache.attend(0, shaped(0, SMALL.num_heads), shaped(0), shaped(0))
     with pytest.raises(IndexError, match="layer 3 of a model with layers 0 to 2"):
         cache.attend(3, shaped(heads=SMALL.num_heads), shaped(), shaped())
+
+
+@pytest.mark.parametrize("cache_type", ALL)
+@pytest.mark.parametrize(
+    ("wrong", "error", "says"),
+    [
+        ({"v": None}, TypeError, "v is NoneType; it must be a tensor"),
+        ({"k": [[1.0]]}, TypeError, "k is list"),
+        (
+            {"q": shaped(heads=SMALL.num_heads).long()},
+            TypeError,
+            "q is torch.int64; it must be a tensor of fl",
+        ),
+        ({"k": torch.tensor(1.0)}, ValueError, r"k has shape \[\]; it must be \[tokens, heads, size\]"),
+        ({"k": shaped().to("meta")}, ValueError, "on cpu and k on meta: one device for all three"),
+    ],
+)
+def test_what_is_no_tensor_of_numbers_is_named(cache_type, wrong, error, says):
+    right = {"q": shaped(heads=SMALL.num_heads), "k": shaped(), "v": shaped()}
+    with pytest.raises(error, match=says):
+        cache_type(SMALL).attend(0, **(right | wrong))
+
+
+@pytest.mark.parametrize("cache_type", [GrowingCache, StaticCache])
+def test_advance_counts_what_was_stored_and_nothing_else(cache_type):
+    cache = cache_type(SMALL)
+    with pytest.raises(ValueError, match="cannot advance by 3: 0 new tokens"):
+        cache.advance(3)
+    cache.attend(0, shaped(heads=SMALL.num_heads), shaped(), shaped())
+    with pytest.raises(ValueError, match="cannot advance by 3: 2 new tokens"):
+        cache.advance(3)
+    cache.advance(2)
+    with pytest.raises(ValueError, match="0 new tokens"):
+        cache.advance(2)
+    assert cache.length == 2
+
+
+@pytest.mark.parametrize("cache_type", [GrowingCache, StaticCache])
+def test_a_cache_owns_its_tensors(cache_type):
+    """What the caller does with its keys afterwards changes neither the cache nor its forks."""
+    generator = torch.Generator().manual_seed(0)
+    q = torch.randn(2, 6, 8, generator=generator, dtype=torch.float64)
+    k, v = torch.randn(2, 2, 2, 8, generator=generator, dtype=torch.float64)
+    expected = cache_type(SMALL).attend(0, q, k, v)
+    cache = cache_type(SMALL)
+    for layer in range(SMALL.num_layers):
+        cache.attend(layer, q, k, v)
+    cache.advance(2)
+    fork, again = cache.fork(), k.clone()
+    k.zero_()
+    v_was = v.clone()
+    v.zero_()
+    for each in (cache, fork):
+        each.truncate(1)
+        assert (each.attend(0, q[1:], again[1:], v_was[1:]) - expected[1:]).abs().max() < 1e-12
+
+
+@pytest.mark.parametrize("cache_type", [GrowingCache, StaticCache])
+def test_an_emptied_cache_takes_another_dtype(cache_type):
+    cache = cache_type(SMALL)
+    random_model(dtype=torch.float64)(random_ids(3), cache)
+    cache.truncate(0)
+    logits = random_model(dtype=torch.float32)(random_ids(3), cache)
+    assert torch.equal(logits, random_model(dtype=torch.float32)(random_ids(3), NoCache(SMALL)))
+
+
+@pytest.mark.parametrize("n", [2.5, "2", None])
+def test_truncate_takes_whole_numbers(model, n):
+    cache = StaticCache(SMALL)
+    model(random_ids(4), cache)
+    with pytest.raises(TypeError):
+        cache.truncate(n)
+    assert cache.length == 4
+
+
+@pytest.mark.parametrize("capacity", [301, 10**12])
+def test_no_more_room_than_the_model_can_use(capacity):
+    with pytest.raises(ValueError, match=f"capacity is {capacity}; .* at most for the model's 300"):
+        StaticCache(SMALL, capacity=capacity)
+
+
+@pytest.mark.parametrize("cache_type", ALL)
+def test_a_cache_is_made_from_a_config(cache_type, model):
+    with pytest.raises(TypeError, match="built from a model's config, and not from Decoder"):
+        cache_type(model)
+
+
+def test_a_cache_of_another_model_is_refused(model):
+    other = replace(SMALL, windows=(4, None, 4))
+    with pytest.raises(ValueError, match="made for a model of another shape"):
+        model(random_ids(3), GrowingCache(other))
+    with pytest.raises(TypeError, match="cache is NoneType; give one of kvlab.caches"):
+        model(random_ids(3), None)
+    model(random_ids(3), GrowingCache(replace(SMALL)))  # an equal config will do

@@ -34,6 +34,14 @@ def test_nothing_there(tmp_path):
     assert nothing.installed("torch") is None and nothing.read_note() == {}
 
 
+def test_what_cannot_be_read_counts_as_absent(tmp_path):
+    broken = Environment(tmp_path)
+    broken.folder.mkdir()
+    for file in (broken.folder / "pyvenv.cfg", broken.note):
+        file.write_bytes(b"version = 3.11.7\n\xff\xfe")
+    assert broken.version is None and not broken.works() and broken.read_note() == {}
+
+
 def test_installed_versions_come_from_folder_names(made):
     (made.site_packages / "torch-2.13.0+cpu.dist-info").mkdir()
     assert made.installed("torch") == "2.13.0+cpu"
@@ -88,6 +96,13 @@ def test_signals_reach_the_child_and_its_status_comes_back(name):
     _, said = parent.communicate(timeout=20)
     assert parent.returncode == 21 and said == b""
     assert time.monotonic() - start < 15
+
+
+def test_it_runs_in_the_callers_folder_unless_told(made, tmp_path, monkeypatch):
+    here = ["-c", "import pathlib; pathlib.Path('here').touch()"]
+    monkeypatch.chdir(tmp_path)
+    assert made.run(here) == 0 and (tmp_path / "here").exists()
+    assert made.run(here, cwd=made.root) == 0 and (made.root / "here").exists()
 
 
 def test_foreground_starts_in_the_folder_it_is_told(tmp_path):

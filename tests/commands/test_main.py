@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import kvlab.__main__ as front
-from kvlab.commands import COMMANDS, CommandError, run
+from kvlab.commands import COMMANDS, CommandError, run, setup
 from kvlab.paths import ROOT
 
 MAIN = ROOT / "kvlab" / "__main__.py"
@@ -112,16 +112,45 @@ def test_usage(capsys):
     assert all(f"  {name}" in said for name in COMMANDS)
 
 
-@pytest.mark.parametrize("name", [name for name in COMMANDS if name != "train"])
-def test_every_command_explains_itself(name, capsys):
+@pytest.fixture
+def no_set_up(monkeypatch):
+    """Nothing is set up, and whoever tries is told."""
+
+    def ready(*_, **__):
+        raise AssertionError("a set-up was started")
+
+    monkeypatch.setattr(setup, "ready", ready)
+    monkeypatch.setattr(setup.Setup, "run", ready)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_explains_itself(name, capsys, no_set_up):
     with pytest.raises(SystemExit) as exit:
         run([name, "--help"])
-    assert exit.value.code == 0 and f"kvlab {name}" in capsys.readouterr().out
+    assert exit.value.code == 0 and f"usage: python3 -m kvlab {name}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["lab", "--port", "x"],
+        ["setup", "--gpu"],
+        ["notebooks", "--out", "x"],
+        ["notebooks", "--check", "--html"],
+        ["figures", "x"],
+        ["train"],
+        ["train", "nope"],
+        ["train", "tiny-gqa", "--seed", "x"],
+    ],
+    ids=" ".join,
+)
+def test_wrong_arguments_are_refused_before_anything_is_set_up(argv, capsys, no_set_up):
+    with pytest.raises(SystemExit) as exit:
+        run(argv)
+    assert exit.value.code == 2 and f"python3 -m kvlab {argv[0]}: error:" in capsys.readouterr().err
 
 
 def test_errors_and_ctrl_c_are_no_tracebacks(monkeypatch, capsys):
-    from kvlab.commands import setup
-
     def main(argv):
         raise error
 

@@ -3,6 +3,7 @@
 import copy
 import json
 import os
+from pathlib import Path
 
 import nbformat
 import pytest
@@ -169,7 +170,7 @@ def test_html_is_rendered_without_executing(lesson, tmp_path, capsys):
         ([], ["01_a", "04_the_kv_cache", "10_b"]),
         (["4"], ["04_the_kv_cache"]),
         (["10", "01", "01_a"], ["10_b", "01_a"]),
-        (["notebooks/04_the_kv_cache.ipynb"], ["04_the_kv_cache"]),
+        (["04_the_kv_cache.ipynb", "04"], ["04_the_kv_cache"]),
     ],
 )
 def test_lessons_are_found_by_number_name_or_path(tmp_path, names, found):
@@ -184,6 +185,38 @@ def test_an_unknown_lesson_lists_the_known(tmp_path):
         notebooks.find(["7"], tmp_path)
     with pytest.raises(CommandError, match="no notebooks"):
         notebooks.find([], tmp_path / "none")
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "/", "00/", ".ipynb", "no/00_start_here.ipynb", "00_start"])
+def test_what_names_no_lesson_is_refused(tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "00_start_here.ipynb").write_text("{}")
+    with pytest.raises(CommandError, match="no lesson") as refused:
+        notebooks.find([name], tmp_path)
+    assert refused.value.status == 2
+
+
+def test_a_path_names_the_file_in_the_callers_folder(tmp_path, monkeypatch):
+    lessons, mine = tmp_path / "lessons", tmp_path / "mine"
+    for folder in (lessons, mine):
+        folder.mkdir()
+        (folder / "04_x.ipynb").write_text("{}")
+    monkeypatch.chdir(mine)
+    copy, lesson = (folder.resolve() / "04_x.ipynb" for folder in (mine, lessons))
+    assert notebooks.find(["./04_x.ipynb"], lessons.resolve()) == [copy]
+    assert notebooks.find(["04", "../lessons/04_x.ipynb"], lessons.resolve()) == [lesson]
+
+
+@pytest.mark.parametrize(
+    ("argv", "folder"),
+    [(["--html", "04"], ROOT / "build" / "html"), (["04", "--html", "--out", "pages"], Path("pages"))],
+)
+def test_html_has_a_folder_and_lessons(monkeypatch, argv, folder):
+    monkeypatch.setattr(Environment, "is_current", True)
+    monkeypatch.setattr(setup, "ready", Environment)
+    monkeypatch.setattr(notebooks, "find", lambda names, folder: names)
+    monkeypatch.setattr(notebooks, "render", lambda paths, folder: (paths, folder))
+    assert notebooks.main(argv) == (["04"], folder)
 
 
 def test_what_is_too_slow_is_said():

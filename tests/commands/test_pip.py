@@ -36,6 +36,13 @@ def here(tmp_path):
     return SimpleNamespace(python=sys.executable, root=tmp_path)
 
 
+def test_what_is_there_already_is_not_listed(here, capfd):
+    pip(here, "install", "--no-index", "pip")
+    assert "already satisfied" not in capfd.readouterr().out
+    pip(here, "list")
+    assert "pip" in capfd.readouterr().out, "all else that it prints is shown"
+
+
 def test_no_network_for_real(here, monkeypatch, capsys):
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))  # bound and not listening: whoever connects is refused

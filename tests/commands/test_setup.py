@@ -154,7 +154,7 @@ def test_an_interruption_before_the_model_is_continued_by_any_command(machine):
     assert "model" in machine.calls
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"format": 0}', "null"])
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"format": 0}', "null", '{"requirements": null}'])
 def test_a_damaged_note_counts_as_none(machine, text):
     machine.setup()
     machine.environment.note.write_text(text)
@@ -198,6 +198,18 @@ def test_a_folder_that_cannot_be_written(machine, monkeypatch):
     monkeypatch.setattr(type(machine.environment.folder), "write_text", refuse)
     with pytest.raises(CommandError, match="cannot write in .*Read-only file system.*Copy the repository"):
         machine.setup()
+
+
+@pytest.mark.parametrize("kind", ["file", "dangling link"])
+def test_something_else_in_the_place_of_the_environment(machine, kind):
+    folder = machine.environment.folder
+    if kind == "file":
+        folder.write_text("mine")
+    else:
+        folder.symlink_to("nowhere")
+    with pytest.raises(CommandError, match=r"\.venv is in the way: .*Remove it"):
+        machine.setup()
+    assert machine.calls == []
 
 
 def test_too_little_disk(tmp_path):

@@ -87,7 +87,21 @@ def test_one_pytest_with_everything(monkeypatch):
     assert arguments[:2] == ["-m", "pytest"] and arguments[-4:] == ["-k", "cache", "-x", "tests/caches"]
     assert any(argument.startswith("testpaths=tests ") for argument in arguments)
     assert set(test.NBVAL) <= set(arguments)
+    assert seen["cwd"] == ROOT
     assert seen["KVLAB_STATE"] != os.environ.get("KVLAB_STATE")
+
+
+def test_files_of_the_callers_folder_are_named_in_full(tmp_path, monkeypatch):
+    """pytest itself runs in the repository."""
+    (tmp_path / "caches").mkdir()
+    mine = tmp_path / "test_mine.py"
+    mine.write_text("")
+    arguments = ["-k", "caches", "caches", "./test_mine.py::test_a", "-x", "elsewhere.py", ""]
+    monkeypatch.chdir(ROOT)
+    assert test.absolute(["-k", "tests", "tests"]) == ["-k", "tests", "tests"]
+    monkeypatch.chdir(tmp_path)
+    full = ["-k", "caches", str(tmp_path / "caches"), f"{mine}::test_a", "-x", "elsewhere.py", ""]
+    assert test.absolute(arguments) == full
 
 
 @pytest.mark.parametrize(

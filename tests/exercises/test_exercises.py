@@ -4,6 +4,7 @@ import inspect
 import json
 import time
 
+import numpy as np
 import pytest
 import torch
 
@@ -170,13 +171,66 @@ def test_float32_on_the_way_is_still_right():
     assert "got 0.5," in root.judge(lambda x: x / 2)
 
 
-def test_an_answer_cannot_spoil_the_cases(double):
+def test_an_answer_that_changes_its_arguments_is_not_right(double):
     def vandal(x, y):
         x.mul_(2)
         return x, y
 
-    assert double.judge(vandal) is None  # it works on its own copy
-    assert double.judge(lambda x, y: (x * 2, y)) is None
+    assert "it changed its argument x" in double.judge(vandal)
+    assert double.judge(lambda x, y: (x * 2, y)) is None  # and it spoiled nothing for the next
+
+
+class Odd:
+    """Says that it equals everything, and cannot even be printed."""
+
+    def __eq__(self, other):
+        return True
+
+    def __repr__(self):
+        raise RuntimeError
+
+
+@pytest.mark.parametrize(
+    ("odd", "says"),
+    [
+        (np.array([46080]), "returned"),
+        (torch.tensor([1, 2]), "returned"),
+        (complex(46080), "returned"),
+        (Odd(), "returned"),
+        (10**5000, "returned"),
+        ([46080], "returned"),
+        ("46080", "returned"),
+        (46080.0, "expected a whole number"),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_odd_answers_are_wrong_and_break_nothing(odd, says):
+    each = EXERCISES["00.token_bytes"]
+    assert says in each.judge(lambda *sizes: odd)
+
+
+@pytest.mark.parametrize(
+    ("odd", "says"),
+    [
+        (torch.ones(3, device="meta"), "returned"),
+        (torch.arange(3).double(), "returned torch.float64, expected torch.float32"),
+        ((value for value in range(3)), "expected 2 values"),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_odd_tensors_are_wrong_and_break_nothing(double, odd, says):
+    answer = odd if says.startswith("expected") else (odd, 4)
+    assert says in double.judge(lambda x, y: answer)
+
+
+def test_leaving_is_a_failure(double):
+    assert "raised SystemExit" in double.judge(lambda x, y: exit())
+
+
+def test_an_error_in_every_case_is_no_mistake_that_is_known():
+    """A mistake that always ends in an error would be found in every answer that ends in an error."""
+    for name, each in EXERCISES.items():
+        assert "Likely cause" not in each.judge(lambda *arguments: torch.ones(2) @ torch.ones(3)), name
 
 
 def test_names(capsys):

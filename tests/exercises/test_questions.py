@@ -4,7 +4,9 @@ import html
 import json
 
 import ipywidgets as widgets
+import numpy as np
 import pytest
+import torch
 
 from kvlab.exercises import predict, recall, record, reveal
 from kvlab.exercises.questions import RECALL, Option, Recall
@@ -102,3 +104,14 @@ def test_exactly_one_option_is_right():
 def test_an_unknown_lesson():
     with pytest.raises(ValueError, match="no recall questions for lesson '4'; there are some for: "):
         recall("4")
+
+
+def test_numbers_of_any_kind_can_be_predicted_and_measured(capsys):
+    predict("99.n", "How many?", answer=np.int64(5))
+    reveal("99.n", torch.tensor(5))
+    assert "as you predicted" in capsys.readouterr().out
+    for odd in (torch.tensor([1, 2]), (1, 2), None):
+        with pytest.raises(TypeError, match="no number and no text"):
+            reveal("99.n", odd)
+    with pytest.raises(ValueError, match="no recall questions"):
+        recall([4])

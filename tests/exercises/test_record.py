@@ -1,10 +1,14 @@
 """The reader's own file: in one place, never lost, never in the way."""
 
 import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
 from kvlab.exercises import record
+from kvlab.paths import ROOT
 
 
 @pytest.fixture(autouse=True)
@@ -25,7 +29,9 @@ def test_solving_twice_counts_once():
     assert record.read()["solved"] == ["a", "b"]
 
 
-@pytest.mark.parametrize("damage", ["", "{", "[]", '{"solved": 3}', "\x00"])
+@pytest.mark.parametrize(
+    "damage", ["", "{", "[]", '{"solved": 3}', '{"solved": [1, null]}', "\x00", "[" * 99999]
+)
 def test_a_damaged_file_is_put_aside(damage):
     record.solve("a")
     record.path().write_text(damage)
@@ -49,3 +55,26 @@ def test_no_home_to_write_to(monkeypatch, tmp_path, capsys):
     record.solve("a")
     assert "not remembered" in capsys.readouterr().out
     assert record.read()["solved"] == []
+
+
+@pytest.mark.parametrize("state", ["~nosuchuser/x", None])
+def test_no_home_at_all(monkeypatch, state, capsys):
+    if state is None:
+        monkeypatch.delenv("KVLAB_STATE")
+        monkeypatch.setattr("kvlab.paths.state_dir", lambda: Path("~nosuchuser").expanduser())
+    else:
+        monkeypatch.setenv("KVLAB_STATE", state)
+    record.solve("a")
+    assert "not remembered" in capsys.readouterr().out
+    assert record.read()["solved"] == []
+
+
+def test_two_kernels_lose_nothing(tmp_path):
+    """Two processes that write at the same time: everything that either remembered is there afterwards."""
+    script = "import sys\nfrom kvlab.exercises import record\n"
+    script += "for i in range(40): record.solve(f'{sys.argv[1]}{i}')"
+    record.solve("before")
+    processes = [subprocess.Popen([sys.executable, "-c", script, name], cwd=ROOT) for name in "ab"]
+    assert [process.wait(timeout=60) for process in processes] == [0, 0]
+    assert len(record.read()["solved"]) == 81
+    assert {file.name for file in record.path().parent.iterdir()} <= {"progress.json", "progress.lock"}

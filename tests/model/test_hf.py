@@ -1,10 +1,11 @@
 """Checkpoints that must be refused, each with an error that says what and why. No transformers needed."""
 
 import json
+from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 
 from kvlab.model import hf
 from tests.models import SMALL, random_model
@@ -101,8 +102,18 @@ def test_a_config_that_is_cut_or_absent(folder):
     refused(folder, "not valid JSON")
     (folder / "config.json").write_text("[]")
     refused(folder, "holds a list where an object is expected")
+    (folder / "config.json").write_text("null")
+    refused(folder, "holds null where an object is expected")
+    (folder / "config.json").write_text('{"a": ' * 100_000)
+    refused(folder, "config.json is nested too deeply")
+    (folder / "config.json").write_text('{"vocab_size": ' + "1" * 5000 + "}")
+    refused(folder, "config.json is not valid JSON")
+    (folder / "config.json").write_bytes(b'{"model_type": "\xff"}')
+    refused(folder, "config.json is not UTF-8")
     (folder / "config.json").unlink()
     refused(folder, "config.json is missing")
+    (folder / "config.json").mkdir()
+    refused(folder, "config.json is a folder")
     refused(folder / "nowhere", "is not a folder")
 
 
@@ -143,3 +154,126 @@ def test_weights_that_do_not_fit_the_config(folder):
     refused(folder, r"layers.0.mlp.down_proj.weight is \[20, 28\], but by config.json it is \[20, 30\]")
     write_config(folder, tie_word_embeddings=False)
     refused(folder, "lacks lm_head.weight")
+
+
+def test_a_byte_order_mark_is_no_damage(folder):
+    (folder / "config.json").write_text(json.dumps(CONFIG), encoding="utf-8-sig")
+    assert hf.load(folder)[0].config == SMALL
+
+
+def test_home_is_expanded(folder, monkeypatch):
+    for variable in ("HOME", "USERPROFILE"):
+        monkeypatch.setenv(variable, str(folder.parent))
+    assert hf.load(Path("~") / folder.name)[0].config == SMALL
+    refused("~nobody-of-this-name/model", "is not a folder")
+
+
+@pytest.mark.parametrize("path", [None, 5, [], b"model"])
+def test_a_path_that_is_none(path):
+    with pytest.raises(TypeError, match="path is .*; it must be a string or a Path"):
+        hf.load(path)
+
+
+@pytest.mark.parametrize("dtype", [None, "float32", float, torch.int8, torch.bool, torch.complex64])
+def test_a_dtype_that_is_none(folder, dtype):
+    with pytest.raises(TypeError, match="dtype is .*; it must be a floating torch.dtype"):
+        hf.load(folder, dtype)
+
+
+def change_tensors(folder, **changes):
+    tensors = load_file(folder / "model.safetensors")
+    save_file(
+        tensors | {name.replace("__", "."): t for name, t in changes.items()}, folder / "model.safetensors"
+    )
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int64", "bool", "complex64"])
+def test_weights_that_are_not_floating(folder, dtype):
+    change_tensors(folder, model__norm__weight=torch.ones(20).to(getattr(torch, dtype)))
+    refused(folder, f"model.norm.weight is {dtype}; weights must be floating-point")
+
+
+def test_packed_weights(folder):
+    packed = torch.zeros(20, dtype=torch.uint8).view(torch.float4_e2m1fn_x2)
+    change_tensors(folder, model__norm__weight=packed)
+    refused(folder, "norm.weight")
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float64", "float8_e4m3fn", "float8_e5m2"])
+def test_weights_of_all_floating_kinds(folder, dtype):
+    change_tensors(folder, model__norm__weight=torch.full((20,), 0.5).to(getattr(torch, dtype)))
+    norm = hf.load(folder)[0].norm.weight
+    assert norm.dtype == torch.float32 and norm.eq(0.5).all()
+
+
+def test_a_weight_under_two_names(folder):
+    change_tensors(folder, norm__weight=torch.ones(20))
+    refused(folder, "has norm.weight twice, with the prefix model. and without it")
+
+
+def test_what_is_computed_or_tied_may_be_stored(folder):
+    before = hf.load(folder)[0].state_dict()
+    frequencies = {"model.layers.0.self_attn.rotary_emb.inv_freq": torch.arange(4)}
+    change_tensors(folder, lm_head__weight=torch.zeros(37, 20), **frequencies)
+    after = hf.load(folder)[0].state_dict()
+    assert all(torch.equal(after[name], before[name]) for name in before)
+
+
+def write_index(folder, weight_map):
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": weight_map}))
+
+
+@pytest.mark.parametrize("weight_map", [None, [], {}, ["model.safetensors"], "model.safetensors", 5])
+def test_an_index_without_a_map(folder, weight_map):
+    write_index(folder, weight_map)
+    refused(folder, "index.json has no weight_map")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        None,
+        5,
+        ["model.safetensors"],
+        "",
+        "..",
+        "../model.safetensors",
+        "/model.safetensors",
+        "sub/model.safetensors",
+        "..\\model.safetensors",
+        "C:model.safetensors",
+        "pytorch_model.bin",
+    ],
+)
+def test_an_index_that_names_no_file_of_the_folder(folder, name):
+    write_index(folder, {"a": "model.safetensors", "b": name})
+    refused(folder, "weight_map names .*; a shard is a .safetensors file of this folder")
+
+
+def test_a_tensor_in_two_shards(folder):
+    save_file({"model.norm.weight": torch.ones(20)}, folder / "other.safetensors")
+    write_index(folder, {"a": "model.safetensors", "model.norm.weight": "other.safetensors"})
+    refused(folder, "other.safetensors has model.norm.weight, which another shard has too")
+
+
+@pytest.mark.parametrize("name", ["config.json", "model.safetensors"])
+def test_what_may_not_be_read_is_not_called_damaged(folder, monkeypatch, name):
+    opened = Path.open
+
+    def forbidden(self, *arguments, **options):
+        if self.name == name:
+            raise PermissionError(13, "Permission denied", str(self))
+        return opened(self, *arguments, **options)
+
+    monkeypatch.setattr(Path, "open", forbidden)
+    monkeypatch.setattr(Path, "read_text", lambda self, **options: self.open(**options).read())
+    refused(folder, f"{name} may not be read: you lack permission")
+
+
+def test_weights_that_are_a_folder_or_a_link_to_nowhere(folder):
+    (folder / "model.safetensors").rename(folder / "moved")
+    (folder / "model.safetensors").symlink_to("nowhere")
+    refused(folder, "model.safetensors is missing")
+    (folder / "model.safetensors").unlink()
+    (folder / "model.safetensors").mkdir()
+    refused(folder, "model.safetensors is a folder")
