@@ -140,9 +140,10 @@ def _rope(fields):
     """rope_parameters (newer files) or rope_scaling (older ones), which must not contradict each other."""
     named = {name: fields.object(name, null=True) for name in ("rope_parameters", "rope_scaling")}
     readings = [_read_rope(fields, name, values) for name, values in named.items() if values]
-    return _agreed(
-        "RoPE (rope_parameters, rope_scaling)", readings or [_read_rope(fields, "rope_parameters", {})]
-    )
+    readings = readings or [_read_rope(fields, "rope_parameters", {})]
+    if readings[0] != readings[-1]:
+        raise CheckpointError("config.json: rope_parameters and rope_scaling disagree: keep the right one")
+    return readings[0]
 
 
 def _read_rope(fields, name, values):

@@ -101,7 +101,10 @@ def _backend(file):
     text = read_text(file)
     try:
         backend = tokenizers.Tokenizer.from_str(text)
-    except Exception as error:  # the library raises nothing narrower
+        backend.encode("")  # a post-processor may name tokens that there are not
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:  # the library raises nothing narrower, and its panics are not Exceptions
         raise CheckpointError(f"{file} is not a tokenizer ({error}): fetch it again") from error
     # Settings of somebody's training run, saved along: here a text is encoded whole, and alone.
     backend.no_truncation()

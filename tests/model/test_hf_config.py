@@ -98,8 +98,14 @@ def test_numbers_are_positive(value):
         ({"rope_scaling": {"type": None, "factor": 2.0}}, "type is null; it must be a string"),
         ({"rope_scaling": {"type": ["linear"], "factor": 2.0}}, "type is .*; it must be a string"),
         ({"rope_scaling": LINEAR | {"type": "dynamic"}}, "type twice, as 'linear' and 'dynamic'"),
-        ({"rope_parameters": {"rope_type": "default"}, "rope_scaling": LINEAR}, "gives RoPE .* twice"),
-        ({"rope_parameters": LINEAR, "rope_scaling": LINEAR | {"factor": 4.0}}, "gives RoPE .* twice"),
+        (
+            {"rope_parameters": {"rope_type": "default"}, "rope_scaling": LINEAR},
+            "rope_parameters and rope_scaling disagree",
+        ),
+        (
+            {"rope_parameters": LINEAR, "rope_scaling": LINEAR | {"factor": 4.0}},
+            "rope_parameters and rope_scaling disagree",
+        ),
         ({"rope_parameters": {"rope_theta": 5.0}, "rope_theta": 7.0}, "rope_theta twice, as 5.0 and 7.0"),
         ({"rope_scaling": LLAMA3, LONG: 4096}, f"{LONG} twice, as 8192 and 4096"),
         ({"rope_scaling": LLAMA3 | {"low_freq_factor": 4.0}}, "low_freq_factor 4.0 must be below"),

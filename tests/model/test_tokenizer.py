@@ -134,6 +134,12 @@ def test_files_that_are_damaged(folder, name, content):
     refused(folder, f"{name} .*: fetch it again")
 
 
+def test_a_post_processor_that_names_tokens_it_lacks(folder):
+    content = json.loads((folder / "tokenizer.json").read_text())
+    write(folder, "tokenizer.json", post_processor=content["post_processor"] | {"special_tokens": {}})
+    refused(folder, "tokenizer.json is not a tokenizer .*: fetch it again")
+
+
 def test_files_that_are_absent(folder):
     (folder / "tokenizer_config.json").unlink()
     (folder / "config.json").unlink()
