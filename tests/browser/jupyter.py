@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import sys
 import time
+import uuid
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -149,7 +150,8 @@ class Lab:
 
     def open(self, name):
         """Open a notebook and wait until its kernel is ready."""
-        self.page.goto(self.server.url(f"lab/tree/{name}"))
+        # A workspace of its own: JupyterLab would open what an earlier test had open, in front of this.
+        self.page.goto(self.server.url(f"lab/workspaces/{uuid.uuid4().hex}/tree/{name}"))
         self.page.wait_for_selector("#jupyterlab-splash", state="detached", timeout=90_000)
         self.page.wait_for_selector(".jp-NotebookPanel:not(.lm-mod-hidden) .jp-Cell", timeout=60_000)
         self.page.wait_for_function(
@@ -184,8 +186,21 @@ class Lab:
         """The sources of the cells that ended in an error."""
         return [cell["source"] for cell in self.cells() if "error" in cell["outputs"]]
 
+    def show(self, text):
+        """Scroll to the first cell whose source has this text: JupyterLab draws only what is near."""
+        self.page.evaluate(
+            """text => {
+                const notebook = window.jupyterapp.shell.currentWidget.content;
+                const index = notebook.widgets.findIndex(
+                    cell => cell.model.sharedModel.getSource().includes(text));
+                notebook.activeCellIndex = index;
+                return notebook.scrollToItem(index, 'center').then(() => null);
+            }""",
+            text,
+        )
+
     def find(self, selector):
-        """The first match in the notebook, scrolled into view: JupyterLab draws only what is near."""
+        """The first match in the notebook, scrolled into view; ``show`` its cell first."""
         element = self.page.locator(f".jp-NotebookPanel:not(.lm-mod-hidden) {selector}").first
         element.scroll_into_view_if_needed()
         return element

@@ -26,6 +26,7 @@ def test_a_slider_moved_by_keyboard_redraws_the_attention_map(lab):
     lab.open("03_a_decoder.ipynb")
     lab.run_all()
     assert lab.errors() == []
+    lab.show("AttentionBrowser(watched.maps")
     picture = lab.find(".kv-attention-map .widget-html-content")
     before = picture.inner_html()
     assert "layer 0, head 0" in before
@@ -43,6 +44,7 @@ def test_a_slider_moved_by_keyboard_redraws_the_attention_map(lab):
 def test_a_recall_question_answers_when_clicked(lab):
     lab.open("04_the_kv_cache.ipynb")
     lab.run_all()
+    lab.show('recall("04")')
     options = lab.find(".kv-recall .widget-radio-box")
     options.locator("label").first.click()
     said = lab.page.locator(".kv-recall .widget-html-content", has_text="layer 0 only").first
