@@ -75,7 +75,7 @@ def card(variant, folder, recipe, losses):
     return (
         f"""# {variant}
 
-A Llama-style decoder trained for this course on two CPU cores, small enough to come with it.
+A Llama-style decoder trained for this course on a CPU, small enough to come with it.
 
 | | |
 |---|---|
