@@ -14,6 +14,7 @@ _HOMES = {
 _MODULES = {
     "hf": "kvlab.model.hf",
     "caches": "kvlab.caches",
+    "memory": "kvlab.memory",
 }
 
 __all__ = sorted([*_HOMES, *_MODULES])

@@ -26,6 +26,7 @@ FLOORS = [
     ("memory",),
     ("viz",),
     ("ledger",),
+    ("checkpoint",),
     ("paths",),
 ]
 HEIGHT = {name: len(FLOORS) - number for number, names in enumerate(FLOORS) for name in names}

@@ -7,7 +7,7 @@ others.
 import json
 from datetime import datetime
 
-from kvlab.model.checkpoint import CheckpointError, is_there, read_text
+from kvlab.checkpoint import CheckpointError, is_there, read_text
 
 
 def templates(folder, settings):

@@ -10,7 +10,7 @@ from pathlib import Path, PureWindowsPath
 import torch
 from safetensors import SafetensorError, safe_open
 
-from kvlab.model.checkpoint import CheckpointError, is_there, read_json, unreadable
+from kvlab.checkpoint import CheckpointError, is_there, read_json, unreadable
 from kvlab.model.decoder import Decoder
 from kvlab.model.hf_config import config_from_hf
 from kvlab.model.tokenizer import Tokenizer

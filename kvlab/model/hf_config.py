@@ -2,7 +2,7 @@
 
 import math
 
-from kvlab.model.checkpoint import CheckpointError, Fields
+from kvlab.checkpoint import CheckpointError, Fields
 from kvlab.model.config import Config, RopeScaling
 
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3")

@@ -6,7 +6,7 @@ from pathlib import Path
 import tokenizers
 
 from kvlab.model import chat
-from kvlab.model.checkpoint import CheckpointError, Fields, is_there, read_optional_json, read_text
+from kvlab.checkpoint import CheckpointError, Fields, is_there, read_optional_json, read_text
 
 
 class Tokenizer:

@@ -9,7 +9,7 @@ import torch
 from tokenizers import Tokenizer as Backend
 from tokenizers import models, pre_tokenizers, processors
 
-from kvlab.model.checkpoint import CheckpointError
+from kvlab.checkpoint import CheckpointError
 from kvlab.model.load import WEIGHTS
 from kvlab.model.tokenizer import Tokenizer
 

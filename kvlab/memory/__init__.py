@@ -1,0 +1,60 @@
+"""What a cache costs: exact bytes per layer, what an engine allocates, how much fits, how fast it can be.
+
+Plain Python. The sum runs over a model's layers, because no single formula holds for today's models; what is
+not known is refused.
+"""
+
+from kvlab.memory.capacity import fits_sequences, free_bytes, longest, outgrows, weight_bytes
+from kvlab.memory.catalogue import Device, device, devices, models, published
+from kvlab.memory.cost import Cost, cost, kv_bytes, naive_bytes, read_bytes, replicated
+from kvlab.memory.errors import TokenLimitWarning, UnknownArchitecture, UnknownName
+from kvlab.memory.families import FAMILIES
+from kvlab.memory.formats import FORMATS, Format, format_named
+from kvlab.memory.layers import Attention, Compressed, Latent, Layer, Shared, State
+from kvlab.memory.pool import Allocation, allocation
+from kvlab.memory.roofline import Step, attention_intensity, decode, prefill, touched
+from kvlab.memory.spec import ModelSpec
+from kvlab.memory.units import UNITS, scale, size
+
+__all__ = [
+    "FAMILIES",
+    "FORMATS",
+    "UNITS",
+    "Allocation",
+    "Attention",
+    "Compressed",
+    "Cost",
+    "Device",
+    "Format",
+    "Latent",
+    "Layer",
+    "ModelSpec",
+    "Shared",
+    "State",
+    "Step",
+    "TokenLimitWarning",
+    "UnknownArchitecture",
+    "UnknownName",
+    "allocation",
+    "attention_intensity",
+    "cost",
+    "decode",
+    "device",
+    "devices",
+    "fits_sequences",
+    "format_named",
+    "free_bytes",
+    "kv_bytes",
+    "longest",
+    "models",
+    "naive_bytes",
+    "outgrows",
+    "prefill",
+    "published",
+    "read_bytes",
+    "replicated",
+    "scale",
+    "size",
+    "touched",
+    "weight_bytes",
+]

@@ -1,0 +1,92 @@
+"""The questions backwards: how many sequences fit, how long a text, when the cache outgrows the weights."""
+
+from dataclasses import replace
+
+from kvlab.memory.catalogue import device as device_named
+from kvlab.memory.cost import asked, cost
+from kvlab.memory.errors import whole
+from kvlab.memory.pool import allocation
+
+_END = 2**62  # tokens; beyond it a cache counts as one that never fills the memory
+
+
+def weight_bytes(model, dtype=None, tp=1):
+    """Bytes of weights on one rank, an even share, rounded up -> int.
+
+    Parameters are those that the model's makers state, so this is as exact as they are.
+    Raises ValueError where they are not known.
+    """
+    spec, form, tp = asked(model, dtype, tp)
+    if spec.parameters is None:
+        raise ValueError(f"how many parameters {spec.name} has is not known: give parameters=")
+    return -(-form.bytes_for(spec.parameters) // tp)
+
+
+def free_bytes(model, device, weights_dtype=None, tp=1, reserve=0):
+    """Bytes of one rank's device that are left for caches -> int, negative where the weights do not fit.
+
+    reserve: what is kept back for activations and the engine itself, as a share of the device (0.1) or in
+    bytes (2**30). Engines keep back about a tenth by default.
+    """
+    device = device_named(device)
+    if isinstance(reserve, float):
+        if not 0 <= reserve < 1:
+            raise ValueError(
+                f"reserve {reserve} is no share of the device: give 0.1 for a tenth, or whole bytes"
+            )
+        reserve = round(reserve * device.memory_bytes)
+    return device.memory_bytes - weight_bytes(model, weights_dtype, tp) - whole(reserve, "reserve")
+
+
+def fits_sequences(model, tokens, free, dtype=None, tp=1, block_size=None):
+    """How many sequences of ``tokens`` tokens fit into ``free`` bytes on each rank -> int.
+
+    By the ideal bytes, or by what a pool of ``block_size`` allocates. None where a sequence takes nothing.
+    """
+    if block_size is None:
+        one, fixed = cost(model, tokens, 1, dtype, tp).bytes_per_rank, 0
+    else:
+        pool = allocation(model, tokens, 1, dtype, tp, block_size)
+        one, fixed = pool.total - pool.spare, pool.spare
+    return None if one == 0 else max(0, free - fixed) // one
+
+
+def longest(model, free, sequences=1, dtype=None, tp=1, block_size=None):
+    """The longest text of which ``sequences`` fit into ``free`` bytes on each rank -> int.
+
+    By memory alone: the model may have been made for less. None where no length fills the memory; 0 where
+    even the states do not fit.
+    """
+    spec, form, tp = asked(model, dtype, tp)
+    sequences, any_length = whole(sequences, "sequences", least=1), replace(spec, max_tokens=None)
+
+    def fits(tokens):
+        if block_size is None:
+            return cost(any_length, tokens, sequences, form, tp).bytes_per_rank <= free
+        return allocation(any_length, tokens, sequences, form, tp, block_size).total <= free
+
+    return last(fits)
+
+
+def outgrows(model, sequences=1, dtype=None, weights_dtype=None, tp=1):
+    """The length from which the cache of ``sequences`` texts takes more than the weights -> int, or None."""
+    spec, form, tp = asked(model, dtype, tp)
+    weights = weight_bytes(spec, weights_dtype, tp)
+    before = longest(spec, weights, sequences, form, tp)
+    return None if before is None else before + 1
+
+
+def last(holds):
+    """The last number for which ``holds``, which is true up to there and false beyond -> int.
+
+    None where it holds to the end of all lengths; 0 where it holds for no number above 0.
+    """
+    if holds(_END):
+        return None
+    low, high = 0, 1
+    while holds(high):
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if holds(middle) else (low, middle)
+    return low

@@ -1,0 +1,221 @@
+"""Families in which layers differ: some slide, some share, some keep nothing."""
+
+from kvlab.checkpoint import CheckpointError, Fields
+from kvlab.memory.families.heads import attention, checked, head_dim
+from kvlab.memory.layers import Attention, Compressed, Layer, Shared
+
+FULL, SLIDING, CHUNKED = "full_attention", "sliding_attention", "chunked_attention"
+
+
+def layer_types(fields, rule, known=(FULL, SLIDING, CHUNKED)):
+    """A type a layer: as the file lists them, else by the family's ``rule(number)``.
+
+    A list may be longer than the model: what follows belongs to multi-token prediction.
+    """
+    count = fields.integer("num_hidden_layers")
+    types = fields.texts("layer_types", null=True)
+    if types is None:
+        if rule is None:
+            raise CheckpointError(
+                "config.json does not say layer_types, which this family needs: add the field"
+            )
+        types = [rule(number) for number in range(count)]
+    if len(types) < count:
+        raise CheckpointError(f"config.json: layer_types has {len(types)} entries for {count} layers")
+    if strange := set(types) - set(known):
+        raise CheckpointError(
+            f"config.json: layer_types {', '.join(sorted(strange))} not known here; known: {', '.join(known)}"
+        )
+    return types[:count]
+
+
+def every(period, offset, kind=FULL, other=SLIDING):
+    """The rule by which layer ``offset`` of each ``period`` is of one kind and the rest of the other."""
+    return lambda number: kind if number % period == offset else other
+
+
+def from_types(fields, types, one):
+    """Layers from their types; ``one(type)`` makes a layer."""
+    made = {kind: one(kind) for kind in set(types)}
+    return [made[kind] for kind in types]
+
+
+def usual(fields, family, types):
+    """Layers that differ in their window alone."""
+
+    def one(kind):
+        if kind == FULL:
+            return attention(fields, family)
+        name = "sliding_window" if kind == SLIDING else "attention_chunk_size"
+        return attention(fields, family, fields.integer(name), chunked=kind == CHUNKED)
+
+    return from_types(fields, types, one)
+
+
+def all_slide(fields, family):
+    """Mistral and its like: sliding_window holds for every layer, null for none."""
+    slides = fields.integer("sliding_window", null=True) is not None
+    return usual(fields, family, layer_types(fields, lambda number: SLIDING if slides else FULL))
+
+
+def upper_slide(fields, family):
+    """Qwen: from layer max_window_layers on, if use_sliding_window says so; the window is always stated."""
+    slides = fields.integer("sliding_window", null=True) and fields.values["use_sliding_window"]
+    lowest = fields.integer("max_window_layers", least=0) if slides else None
+    if not slides:
+        return [attention(fields, family)] * fields.integer("num_hidden_layers")
+    return usual(fields, family, layer_types(fields, lambda number: SLIDING if number >= lowest else FULL))
+
+
+def pattern(default):
+    """One full layer at the end of each period, which the file may set."""
+
+    def read(fields, family):
+        period = default
+        for name in ("sliding_window_pattern", "_sliding_window_pattern"):
+            if fields.values[name] is not None:
+                period = fields.integer(name)
+        return usual(fields, family, layer_types(fields, every(period, period - 1)))
+
+    return read
+
+
+def llama4(fields, family):
+    """Chunked layers rotate their keys; those without positions (NoPE), every fourth, attend to all."""
+    rotated = fields.values["no_rope_layers"] or None  # 1 where a layer rotates, for all the name says
+    period = fields.integer("no_rope_layer_interval", null=True) or 4
+    rule = every(period, period - 1, FULL, CHUNKED)
+    if rotated is not None:
+        if not isinstance(rotated, list) or len(rotated) < fields.integer("num_hidden_layers"):
+            raise CheckpointError("config.json: no_rope_layers must mark each layer with 0 or 1")
+        types = layer_types(fields, lambda number: CHUNKED if rotated[number] else FULL)
+    else:
+        types = layer_types(fields, rule)
+    if fields.integer("attention_chunk_size", null=True) is None:
+        types = [FULL] * len(types)
+    return usual(fields, family, types)
+
+
+def smollm3(fields, family):
+    if not fields.values["use_sliding_window"]:
+        return [attention(fields, family)] * fields.integer("num_hidden_layers")
+    return usual(fields, family, layer_types(fields, None))
+
+
+def share_upper(fields, layers, types):
+    """Gemma 3n and 4: the last num_kv_shared_layers read the cache of the last layer of their type below."""
+    own = len(layers) - (fields.integer("num_kv_shared_layers", least=0, null=True) or 0)
+    if own < 1:
+        raise CheckpointError(
+            f"config.json: num_kv_shared_layers leaves no layer of {len(layers)} with a cache"
+        )
+    owners = dict(zip(types[:own], layers[:own], strict=True))
+    if missing := set(types[own:]) - set(owners):
+        raise CheckpointError(
+            f"config.json: no layer below shares its cache with {', '.join(sorted(missing))}"
+        )
+    return layers[:own] + [Shared(owners[kind]) for kind in types[own:]]
+
+
+def gemma3n(fields, family):
+    types = layer_types(fields, every(5, 4))
+    return share_upper(fields, usual(fields, family, types), types)
+
+
+def gemma4(fields, family):
+    """Full layers have their own number and width of heads. Where K equals V, engines still store both."""
+    heads = fields.integer("num_attention_heads")
+    types = layer_types(fields, every(6, 5))
+
+    def one(kind):
+        if kind == SLIDING:
+            return attention(fields, family, fields.integer("sliding_window"))
+        kv_heads = fields.integer("num_key_value_heads")
+        if fields.values["attention_k_eq_v"]:
+            kv_heads = fields.integer("num_global_key_value_heads", null=True) or kv_heads
+        width = fields.integer("global_head_dim")
+        return checked(heads, Attention(kv_heads, width, width))
+
+    return share_upper(fields, from_types(fields, types, one), types)
+
+
+def mimo(fields, family):
+    """MiMo-V2: sliding layers have heads of their own, and values are narrower than keys everywhere."""
+    heads, marks = fields.integer("num_attention_heads"), fields.values["hybrid_layer_pattern"]
+    count = fields.integer("num_hidden_layers")
+    if not isinstance(marks, list) or len(marks) < count:
+        raise CheckpointError(
+            f"config.json: hybrid_layer_pattern must mark each of the {count} layers with 0 or 1"
+        )
+    full = Attention(
+        fields.integer("num_key_value_heads"), fields.integer("head_dim"), fields.integer("v_head_dim")
+    )
+    slides = Attention(
+        fields.integer("swa_num_key_value_heads"),
+        fields.integer("swa_head_dim"),
+        fields.integer("swa_v_head_dim"),
+        fields.integer("sliding_window"),
+    )
+    return [checked(heads, slides if mark else full) for mark in marks[:count]]
+
+
+def nemotron_nas(fields, family):
+    """Found by architecture search: each block says its group size, or that it has no attention at all."""
+    blocks, heads, width = fields.values["block_configs"], fields.integer("num_attention_heads"), None
+    if not isinstance(blocks, list) or len(blocks) < fields.integer("num_hidden_layers"):
+        raise CheckpointError("config.json: block_configs must describe the attention of every layer")
+    width, layers = head_dim(fields, family), []
+    for number, block in enumerate(blocks):
+        where = f"config.json, block_configs[{number}]"
+        said = Fields(
+            {"no_op": False, "replace_with_linear": False} | Fields(block, where).object("attention"), where
+        )
+        if said.values["no_op"] or said.values["replace_with_linear"]:
+            layers.append(Layer())
+            continue
+        group = said.integer("n_heads_in_group")
+        if heads % group:
+            raise CheckpointError(f"{where}: {heads} query heads do not divide into groups of {group}")
+        layers.append(Attention(heads // group, width, width))
+    return layers
+
+
+def deepseek_v4(fields, family):
+    """A compression ratio a layer, 0 for the window alone; with ratio 4 an indexer picks among the rows."""
+    count, ratios = fields.integer("num_hidden_layers"), fields.values["compress_ratios"]
+    if not isinstance(ratios, list) or len(ratios) < count or set(ratios) - {0, 4, 128}:
+        raise CheckpointError(
+            f"config.json: compress_ratios must say 0, 4 or 128 for each of the {count} layers"
+        )
+
+    def one(ratio):
+        indexer = {}
+        if ratio == 4:
+            indexer = {
+                "index_dim": fields.integer("index_head_dim"),
+                "index_topk": fields.integer("index_topk"),
+            }
+        return Compressed(
+            fields.integer("head_dim"), fields.integer("sliding_window"), ratio or None, **indexer
+        )
+
+    return from_types(fields, ratios[:count], one)
+
+
+READERS = {
+    **dict.fromkeys(("mistral", "mixtral", "phi3", "phimoe", "starcoder2"), all_slide),
+    **dict.fromkeys(("qwen2", "qwen2_moe", "qwen3", "qwen3_moe"), upper_slide),
+    "cohere2": pattern(4),
+    "deepseek_v4": deepseek_v4,
+    "gemma2": lambda fields, family: usual(fields, family, layer_types(fields, every(2, 1))),
+    "gemma3_text": pattern(6),
+    "gemma3n_text": gemma3n,
+    "gemma4_text": gemma4,
+    "gpt_oss": lambda fields, family: usual(fields, family, layer_types(fields, every(2, 1))),
+    "llama4_text": llama4,
+    "mimo_v2_flash": mimo,
+    "nemotron-nas": nemotron_nas,
+    "olmo3": lambda fields, family: usual(fields, family, layer_types(fields, every(4, 3))),
+    "smollm3": smollm3,
+    "step3p7": lambda fields, family: usual(fields, family, layer_types(fields, None)),
+}

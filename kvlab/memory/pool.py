@@ -1,0 +1,49 @@
+"""The other answer: what an engine with paged memory sets aside for the same texts, and why it is more.
+
+Memory is handed out in blocks of ``block_size`` tokens (PagedAttention, arXiv:2309.06180, section 4.1), so
+the last block of each sequence is partly empty; a window rarely begins where a block does, so it lies in one
+block more than it could fill; and one block is kept for writes that go nowhere, as in vLLM.
+"""
+
+from dataclasses import dataclass
+
+from kvlab.memory.cost import asked, cost
+from kvlab.memory.errors import whole
+
+
+@dataclass(frozen=True)
+class Allocation:
+    """Bytes on one rank: ``live`` is the ideal answer, ``total`` what is set aside, the rest the difference.
+
+    ``rounding``  room in blocks that are not full yet, of all sequences
+    ``windows``   rows that a window has left behind in blocks it still needs, at the worst moment
+    ``spare``     the blocks that belong to nobody
+    """
+
+    block_size: int
+    live: int
+    rounding: int
+    windows: int
+    spare: int
+
+    @property
+    def total(self):
+        return self.live + self.rounding + self.windows + self.spare
+
+
+def allocation(model, tokens, sequences=1, dtype=None, tp=1, block_size=16, spare_blocks=1):
+    """What a pool sets aside on one rank for ``sequences`` texts of ``tokens`` tokens -> :class:`Allocation`.
+
+    Every layer has a pool of its own; the same block of all of them is one block of the engine.
+    """
+    spec, form, tp = asked(model, dtype, tp)
+    block_size, spare_blocks = whole(block_size, "block_size", 1), whole(spare_blocks, "spare_blocks")
+    ideal = cost(spec, tokens, sequences, form, tp)
+    extra = {True: 0, False: 0}  # by whether the window is what costs it
+    for layer, held in zip(spec.layers, ideal.by_layer, strict=True):
+        slides = layer.window is not None and tokens > layer.window
+        extra[slides] += layer.allocated_bytes(tokens, form, tp, block_size) - held
+    spare = spare_blocks * block_size * sum(layer.row_bytes(form, tp) for layer in spec.layers)
+    return Allocation(
+        block_size, ideal.bytes_per_rank, sequences * extra[False], sequences * extra[True], spare
+    )

@@ -1,0 +1,96 @@
+"""The least time a step can take: its bytes over bandwidth, or its FLOPs over the arithmetic rate.
+
+These are floors. A real step also launches kernels, talks to other ranks, and reaches neither limit quite.
+(Roofline: Williams et al., 2009. Decode and prefill: Pope et al., arXiv:2211.05102, section 2.)
+"""
+
+from dataclasses import dataclass
+
+from kvlab.memory.capacity import weight_bytes
+from kvlab.memory.catalogue import device as device_named
+from kvlab.memory.cost import asked, read_bytes
+from kvlab.memory.errors import whole
+
+
+@dataclass(frozen=True)
+class Step:
+    """One forward pass on one rank: what it must read and compute, and the seconds these take at least."""
+
+    weights_read: int
+    kv_read: int
+    flops: int
+    read_s: float
+    compute_s: float
+
+    @property
+    def floor_s(self):
+        return max(self.read_s, self.compute_s)
+
+    @property
+    def intensity(self):
+        """FLOPs for each byte read."""
+        return self.flops / (self.weights_read + self.kv_read)
+
+
+def touched(model, sequences):
+    """The share of all weights that a step over ``sequences`` tokens uses -> float.
+
+    1 for a dense model. With experts, each of which one token picks with probability k/E, a batch of B leaves
+    (1 - k/E)^B of them untouched, if it picks at random; what is not in experts is always used.
+    """
+    if not model.active_parameters or not model.parameters or model.active_parameters >= model.parameters:
+        return 1.0
+    active = model.active_parameters / model.parameters
+    if not model.experts or not model.experts_per_token:
+        return 1 - (1 - active) ** sequences  # all of it, as if every weight were picked like an expert
+    picked = model.experts_per_token / model.experts
+    in_experts = (1 - active) / (1 - picked) if picked < 1 else 0.0  # from active = others + picked x experts
+    return 1 - in_experts * (1 - picked) ** sequences
+
+
+def decode(model, tokens, device, sequences=1, dtype=None, weights_dtype=None, tp=1):
+    """The next token of ``sequences`` texts that are ``tokens`` long -> :class:`Step`, one rank."""
+    spec, form, tp = asked(model, dtype, tp)
+    tokens, sequences = whole(tokens, "tokens"), whole(sequences, "sequences", least=1)
+    weights = weight_bytes(spec, weights_dtype, tp)
+    kv = sequences * read_bytes(spec, tokens, form, tp)
+    attention = sum(layer.flops(tokens, spec.query_heads) for layer in spec.layers)
+    flops = sequences * (2 * _active(spec) + attention) // tp
+    return _step(round(weights * touched(spec, sequences)), kv, flops, device)
+
+
+def prefill(model, tokens, device, sequences=1, weights_dtype=None, tp=1):
+    """A prompt of ``tokens`` tokens, all at once -> :class:`Step`, one rank.
+
+    Attention's work is quadratic: query number t meets t keys, so half of tokens x tokens in a full layer.
+    """
+    spec, _, tp = asked(model, None, tp)
+    tokens, sequences = whole(tokens, "tokens", least=1), whole(sequences, "sequences", least=1)
+    weights = weight_bytes(spec, weights_dtype, tp)
+    attention = sum(_prefill_flops(layer, tokens, spec.query_heads) for layer in spec.layers)
+    flops = sequences * (2 * _active(spec) * tokens + attention) // tp
+    return _step(round(weights * touched(spec, sequences * tokens)), 0, flops, device)
+
+
+def _prefill_flops(layer, tokens, heads):
+    """The sum of layer.flops over 1 to ``tokens``: a triangle, and a rectangle once a window is full."""
+    ends = layer.window if layer.window is not None else tokens
+    ends = min(tokens, ends)
+    last = layer.flops(ends, heads, prefill=True)
+    return last * (ends + 1) // 2 + (tokens - ends) * last
+
+
+def attention_intensity(layer, query_heads, form):
+    """FLOPs that decode attention does for each byte of cache it reads, in a long text -> float."""
+    return layer.flops(2**20, query_heads) / layer.read_bytes(2**20, form)
+
+
+def _active(spec):
+    weight_bytes(spec)  # says so where the parameters are not known
+    return spec.active_parameters or spec.parameters
+
+
+def _step(weights, kv, flops, device):
+    device = device_named(device)
+    rate = device.flops.get("bf16")
+    return Step(weights, kv, flops, (weights + kv) / device.bandwidth, flops / rate if rate else 0.0)

@@ -1,0 +1,125 @@
+"""A model as the calculator sees it: its layers, one by one, and how large its weights are."""
+
+import json
+from dataclasses import dataclass
+from os import PathLike, fspath
+from pathlib import Path
+
+from kvlab.checkpoint import read_json
+from kvlab.memory import catalogue
+from kvlab.memory.errors import UnknownName, whole
+from kvlab.memory.families import read_config
+from kvlab.memory.layers import Attention, Latent
+
+
+@dataclass(frozen=True)
+class ModelSpec:
+    """What decides the cost of a model's cache.
+
+    ``layers``             one :class:`~kvlab.memory.layers.Layer` a layer
+    ``query_heads``        query heads of an attention layer
+    ``max_tokens``         the longest text it was made for, None where unknown
+    ``dtype``              format of the checkpoint, and of the cache unless another is asked for
+    ``parameters``         of all weights, None where unknown; ``active_parameters``: that one token uses
+    ``experts``            routed experts a layer, 0 without; ``experts_per_token``: that one token uses
+    ``notes``              what a reader of the numbers should know: assumptions, and what is not counted
+    """
+
+    name: str
+    layers: tuple
+    query_heads: int
+    max_tokens: int | None = None
+    dtype: str = "bf16"
+    parameters: int | None = None
+    active_parameters: int | None = None
+    experts: int = 0
+    experts_per_token: int | None = None
+    notes: tuple = ()
+
+    @classmethod
+    def named(cls, name):
+        """A model of the catalogue by its name or its Hugging Face id. Raises UnknownName."""
+        row = catalogue.model(name)
+        sizes = {key: row[key] for key in ("parameters", "active_parameters") if row.get(key)}
+        notes = (row["note"],) if row.get("note") else ()
+        return cls.from_config(row["config"], name=row["name"], **sizes, notes=notes)
+
+    @classmethod
+    def from_config(cls, config, name=None, parameters=None, active_parameters=None, notes=()):
+        """A Hugging Face config.json: its dict, its path, or the folder it lies in.
+
+        Raises UnknownArchitecture for one we do not know, CheckpointError for one that is damaged or does
+        not say what is needed; both name the field.
+        """
+        if isinstance(config, str | PathLike):
+            path = Path(fspath(config))
+            path = path / "config.json" if path.is_dir() else path
+            name = name or path.resolve().parent.name
+            config = read_json(path)
+        if not isinstance(config, dict):
+            raise TypeError(f"from_config was given {type(config).__name__}; it takes a dict or a path")
+        read = read_config(config)
+        if parameters is not None:
+            whole(parameters, "parameters", least=1)
+        return cls(
+            name=name or config.get("_name_or_path") or config.get("model_type") or "a model",
+            parameters=parameters,
+            active_parameters=active_parameters,
+            **(read | {"notes": (*notes, *read["notes"])}),
+        )
+
+    @classmethod
+    def from_json(cls, text, **more):
+        """The text of a config.json, as pasted. Raises ValueError when it is none."""
+        try:
+            config = json.loads(text)
+        except ValueError as error:
+            raise ValueError(f"this is no JSON ({error}): paste a whole config.json") from error
+        if not isinstance(config, dict):
+            raise ValueError(
+                f"this is a JSON {type(config).__name__}: paste a whole config.json, with its {{ }}"
+            )
+        return cls.from_config(config, **more)
+
+    @classmethod
+    def uniform(cls, *, layers, kv_heads, head_dim, query_heads=None, value_dim=None, window=None, **more):
+        """By hand: equal layers of keys and values. ``query_heads`` equal ``kv_heads`` unless given."""
+        layer = Attention(kv_heads, head_dim, value_dim or head_dim, window)
+        return cls(
+            more.pop("name", "by hand"),
+            (layer,) * whole(layers, "layers", 1),
+            query_heads or kv_heads,
+            **more,
+        )
+
+    @classmethod
+    def uniform_latent(cls, *, layers, kv_lora_rank, rope_dim, query_heads, **more):
+        """By hand: equal MLA layers."""
+        layer = Latent(
+            1, whole(kv_lora_rank, "kv_lora_rank", 1) + whole(rope_dim, "rope_dim", 1), kv_lora_rank
+        )
+        return cls(more.pop("name", "by hand"), (layer,) * whole(layers, "layers", 1), query_heads, **more)
+
+    def kinds(self):
+        """How many layers of each kind -> {kind: count}, in the order of first appearance."""
+        counted = {}
+        for layer in self.layers:
+            counted[layer.kind] = counted.get(layer.kind, 0) + 1
+        return counted
+
+
+def spec_of(model):
+    """A ModelSpec, a catalogue name, or a path to a config.json -> ModelSpec."""
+    if isinstance(model, ModelSpec):
+        return model
+    if isinstance(model, PathLike):
+        return ModelSpec.from_config(model)
+    if not isinstance(model, str):
+        raise TypeError(f"a model is a name, a path or a ModelSpec, and not {type(model).__name__}")
+    try:
+        return ModelSpec.named(model)
+    except UnknownName:
+        path = Path(model).expanduser()
+        if path.exists() or model.endswith(".json"):
+            return ModelSpec.from_config(path)
+        raise
