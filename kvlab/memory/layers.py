@@ -6,7 +6,7 @@ A row is one token's share. Everything is an exact integer:
 ``slope``            what one more token adds to that, at this length
 ``flat_bytes``       the rest: states, and windows that are full
 ``read_bytes``       what a decode step must read
-``allocated_bytes``  what an engine that pages in blocks of ``block_size`` rows sets aside, at the most so far
+``padding``          what an engine that pages in blocks of ``block_size`` rows sets aside beyond held_bytes
 """
 
 from dataclasses import dataclass
@@ -44,6 +44,7 @@ class Layer:
     kind = "no attention"
     window = None  # rows held at most, where there is an end
     grows = False  # whether every further token takes more, without end
+    index_dim = 0  # width of an indexer's key, where there is one
 
     def row_bytes(self, form, ranks=1):
         """Bytes of one row."""
@@ -65,8 +66,14 @@ class Layer:
     def read_bytes(self, tokens, form, ranks=1):
         return self.held_bytes(tokens, form, ranks)
 
-    def allocated_bytes(self, tokens, form, ranks, block_size):
-        return self.held_bytes(tokens, form, ranks)
+    @property
+    def index_bytes(self):
+        """Bytes of an indexer's key, beside a row: 8 bits a value and one 4-byte scale."""
+        return self.index_dim + 4 if self.index_dim else 0
+
+    def padding(self, tokens, form, ranks, block_size):
+        """-> (bytes of room in blocks not full yet, bytes of rows that a window left behind in its blocks)"""
+        return 0, 0
 
     def flops(self, tokens, query_heads, prefill=False):
         """FLOPs of one query's scores and weighted sum over ``tokens`` tokens (2 a multiply-add)."""
@@ -115,17 +122,15 @@ class Attention(Layer):
     def slope(self, tokens, form, ranks=1):
         return self.row_bytes(form, ranks) if self.window is None or tokens < self.window else 0
 
-    def allocated_bytes(self, tokens, form, ranks, block_size):
-        return block_size * blocks(tokens, self.window, block_size) * self.row_bytes(form, ranks)
+    def padding(self, tokens, form, ranks, block_size):
+        rows = block_size * blocks(tokens, self.window, block_size) - self.held(tokens)
+        extra = rows * self.row_bytes(form, ranks)
+        return (0, extra) if self.window is not None and tokens > self.window else (extra, 0)
 
     def vector_bytes(self, form, ranks=1):
         """Keys and values of one token, without the indexer's key."""
         heads = heads_on_rank(self.kv_heads, ranks)
         return heads * (form.row_bytes(self.key_dim) + form.row_bytes(self.value_dim))
-
-    @property
-    def index_bytes(self):
-        return self.index_dim + 4 if self.index_dim else 0
 
     def row_bytes(self, form, ranks=1):
         return self.vector_bytes(form, ranks) + self.index_bytes
@@ -189,10 +194,6 @@ class Compressed(Layer):
     def row_bytes(self, form, ranks=1):
         return form.row_bytes(self.dim)
 
-    @property
-    def index_bytes(self):
-        return self.index_dim + 4 if self.index_dim else 0
-
     def held_bytes(self, tokens, form, ranks=1):
         window = min(tokens, self.window) * self.row_bytes(form)
         return window + self.compressed(tokens) * (self.row_bytes(form) + self.index_bytes)
@@ -204,10 +205,13 @@ class Compressed(Layer):
     def flat_bytes(self, tokens, form, ranks=1):
         return self.window * self.row_bytes(form) if tokens >= self.window else 0
 
-    def allocated_bytes(self, tokens, form, ranks, block_size):
-        window = blocks(tokens, self.window, block_size) * self.row_bytes(form)
-        rows = blocks(self.compressed(tokens), None, block_size) * (self.row_bytes(form) + self.index_bytes)
-        return block_size * (window + rows)
+    def padding(self, tokens, form, ranks, block_size):
+        window, rows = min(tokens, self.window), self.compressed(tokens)
+        behind = (block_size * blocks(tokens, self.window, block_size) - window) * self.row_bytes(form)
+        room = (block_size * blocks(rows, None, block_size) - rows) * (
+            self.row_bytes(form) + self.index_bytes
+        )
+        return (room, behind) if tokens > self.window else (room + behind, 0)
 
     def visible(self, tokens):
         """Rows that one query reads: its window, and of the compressed ones those that the indexer picks."""
@@ -240,8 +244,8 @@ class State(Layer):
     """A recurrent layer (linear attention, Mamba): a state of constant size in place of keys and values.
 
     ``columns`` past inputs of ``channels`` convolution channels, in ``conv_form``; ``values`` numbers of
-    state, in ``state_form``. ``heads`` is what ranks share out. ``groups`` of ``group_channels`` more channels
-    each are copied where ranks exceed them (Mamba-2's B and C).
+    state, in ``state_form``. ``heads`` is what ranks share out. ``groups`` have ``group_channels`` channels
+    more, each, and are copied where ranks exceed them (Mamba-2's B and C).
     """
 
     heads: int

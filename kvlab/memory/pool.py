@@ -39,11 +39,7 @@ def allocation(model, tokens, sequences=1, dtype=None, tp=1, block_size=16, spar
     spec, form, tp = asked(model, dtype, tp)
     block_size, spare_blocks = whole(block_size, "block_size", 1), whole(spare_blocks, "spare_blocks")
     ideal = cost(spec, tokens, sequences, form, tp)
-    extra = {True: 0, False: 0}  # by whether the window is what costs it
-    for layer, held in zip(spec.layers, ideal.by_layer, strict=True):
-        slides = layer.window is not None and tokens > layer.window
-        extra[slides] += layer.allocated_bytes(tokens, form, tp, block_size) - held
+    padding = [layer.padding(tokens, form, tp, block_size) for layer in spec.layers]
+    rounding, windows = (sequences * sum(each) for each in zip(*padding, strict=True))
     spare = spare_blocks * block_size * sum(layer.row_bytes(form, tp) for layer in spec.layers)
-    return Allocation(
-        block_size, ideal.bytes_per_rank, sequences * extra[False], sequences * extra[True], spare
-    )
+    return Allocation(block_size, ideal.bytes_per_rank, rounding, windows, spare)
