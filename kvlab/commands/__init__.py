@@ -13,6 +13,7 @@ COMMANDS = {
     "test": "run every test: unit, reference, notebooks, browser",
     "setup": "only the set-up: make .venv and install what the lessons need",
     "notebooks": "execute lessons and save them with their outputs; --check, --html",
+    "memory": "what a model's KV cache costs, and how much of it fits on a device",
     "figures": "draw the pictures of figures/ again; --check",
     "train": "retrain a tiny model of the course",
 }

@@ -13,7 +13,7 @@ from kvlab.memory.formats import FORMATS, Format, format_named
 from kvlab.memory.layers import Attention, Compressed, Latent, Layer, Shared, State
 from kvlab.memory.pool import Allocation, allocation
 from kvlab.memory.roofline import Step, attention_intensity, decode, prefill, touched
-from kvlab.memory.spec import ModelSpec
+from kvlab.memory.spec import ModelSpec, spec_of
 from kvlab.memory.units import UNITS, scale, size
 
 __all__ = [
@@ -55,6 +55,7 @@ __all__ = [
     "replicated",
     "scale",
     "size",
+    "spec_of",
     "touched",
     "weight_bytes",
 ]

@@ -1,7 +1,7 @@
 """A model as the calculator sees it: its layers, one by one, and how large its weights are."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os import PathLike, fspath
 from pathlib import Path
 
@@ -40,12 +40,15 @@ class ModelSpec:
     def named(cls, name):
         """A model of the catalogue by its name or its Hugging Face id. Raises UnknownName."""
         row = catalogue.model(name)
-        sizes = {key: row[key] for key in ("parameters", "active_parameters") if row.get(key)}
-        notes = (row["note"],) if row.get("note") else ()
-        return cls.from_config(row["config"], name=row["name"], **sizes, notes=notes)
+        spec = cls.from_config(row["config"], name=row["name"])
+        if row.get("note"):
+            spec = replace(spec, notes=(row["note"], *spec.notes))
+        if row["parameters"] is None:
+            return spec
+        return spec.with_parameters(row["parameters"], row.get("active_parameters"))
 
     @classmethod
-    def from_config(cls, config, name=None, parameters=None, active_parameters=None, notes=()):
+    def from_config(cls, config, name=None):
         """A Hugging Face config.json: its dict, its path, or the folder it lies in.
 
         Raises UnknownArchitecture for one we do not know, CheckpointError for one that is damaged or does
@@ -58,18 +61,10 @@ class ModelSpec:
             config = read_json(path)
         if not isinstance(config, dict):
             raise TypeError(f"from_config was given {type(config).__name__}; it takes a dict or a path")
-        read = read_config(config)
-        if parameters is not None:
-            whole(parameters, "parameters", least=1)
-        return cls(
-            name=name or config.get("_name_or_path") or config.get("model_type") or "a model",
-            parameters=parameters,
-            active_parameters=active_parameters,
-            **(read | {"notes": (*notes, *read["notes"])}),
-        )
+        return cls(name=name or config.get("_name_or_path") or config["model_type"], **read_config(config))
 
     @classmethod
-    def from_json(cls, text, **more):
+    def from_json(cls, text, name=None):
         """The text of a config.json, as pasted. Raises ValueError when it is none."""
         try:
             config = json.loads(text)
@@ -79,7 +74,7 @@ class ModelSpec:
             raise ValueError(
                 f"this is a JSON {type(config).__name__}: paste a whole config.json, with its {{ }}"
             )
-        return cls.from_config(config, **more)
+        return cls.from_config(config, name)
 
     @classmethod
     def uniform(cls, *, layers, kv_heads, head_dim, query_heads=None, value_dim=None, window=None, **more):
@@ -99,6 +94,14 @@ class ModelSpec:
             1, whole(kv_lora_rank, "kv_lora_rank", 1) + whole(rope_dim, "rope_dim", 1), kv_lora_rank
         )
         return cls(more.pop("name", "by hand"), (layer,) * whole(layers, "layers", 1), query_heads, **more)
+
+    def with_parameters(self, parameters, active_parameters=None):
+        """The same model with its number of weights, which a config.json does not say."""
+        return replace(
+            self,
+            parameters=whole(parameters, "parameters", least=1),
+            active_parameters=active_parameters,
+        )
 
     def kinds(self):
         """How many layers of each kind -> {kind: count}, in the order of first appearance."""

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import tokenizers
 
-from kvlab.model import chat
 from kvlab.checkpoint import CheckpointError, Fields, is_there, read_optional_json, read_text
+from kvlab.model import chat
 
 
 class Tokenizer:

@@ -18,7 +18,7 @@ _SPELLINGS = {
     "num_attention_heads": ("num_attention_heads", "n_head", "n_heads"),
     "hidden_size": ("hidden_size", "n_embd", "d_model"),
     "max_position_embeddings": ("max_position_embeddings", "n_positions", "n_ctx", "model_max_length"),
-    "experts": ("num_local_experts", "num_experts", "n_routed_experts"),
+    "experts": ("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts"),
     "experts_per_token": ("num_experts_per_tok", "num_experts_per_token", "moe_top_k", "top_k_experts"),
     "dtype": ("dtype", "torch_dtype"),
 }
@@ -30,7 +30,7 @@ _OPTIONAL = [
     "hybrid_layer_pattern", "multi_query", "num_kv_heads", "new_decoder_architecture", "block_configs",
     "index_head_dim", "index_topk", "indexer_types", "compress_ratios", "sparse_attention_config",
     "num_nextn_predict_layers", "mtp_num_hidden_layers", "full_attention_interval", "attn_layer_period",
-    "attn_layer_offset", "block_types", "_block_types", "lru_width", "conv1d_width",
+    "attn_layer_offset", "attention_head_dim", "attention_other_setting", "block_types", "_block_types", "lru_width", "conv1d_width",
     "mamba_ssm_cache_dtype", "mamba_ssm_dtype",
 ]
 # fmt: on
@@ -66,7 +66,7 @@ def read_config(config):
 def _language_model(config):
     """(fields, family) of the language model, which stands one deeper in a multimodal model's file."""
     inner, family = config, config.get("model_type")
-    if family not in _READERS and isinstance(config.get("text_config"), dict):
+    if isinstance(config.get("text_config"), dict):
         outer = {name: config[name] for name in ("dtype", "torch_dtype") if name in config}
         inner = outer | config["text_config"]
         family = inner.get("model_type") or f"{family}_text"

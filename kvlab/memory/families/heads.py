@@ -22,7 +22,7 @@ MHA_UNLESS_SAID = (
 OWN_HEAD_DIM = (
     ("gemma", "gemma2", "gemma3_text", "gemma3n_text", "gemma4_text", "glm4_moe", "gpt_oss", "llama4_text")
     + ("mimo_v2_flash", "minimax_m2", "minimax_m3", "minimax_m3_vl_text", "qwen3", "qwen3_5_moe_text")
-    + ("qwen3_5_text", "qwen3_moe", "qwen3_next", "qwen3_vl_moe_text", "qwen3_vl_text", "step3p7")
+    + ("qwen3_5_text", "qwen3_moe", "qwen3_next", "qwen3_vl_moe_text", "qwen3_vl_text", "step3p5")
 )
 
 

@@ -141,6 +141,8 @@ def nemotron_h(fields, family):
         raise CheckpointError(
             f"config.json: hybrid_override_pattern must be M, *, - or E for each layer; it is {letters!r}"
         )
+    if fields.values["head_dim"] is None:
+        fields.values["head_dim"] = fields.values["attention_head_dim"]
     names = ("mamba_num_heads", "mamba_head_dim", "ssm_state_size", "n_groups", "conv_kernel")
 
     def one(letter):

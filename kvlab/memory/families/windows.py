@@ -159,6 +159,20 @@ def mimo(fields, family):
     return [checked(heads, slides if mark else full) for mark in marks[:count]]
 
 
+def step(fields, family):
+    """Step-3.5: KV heads are called groups, and sliding layers may have heads of their own."""
+    other = fields.object("attention_other_setting", null=True) or {}
+    inner = Fields(fields.values | other, "config.json, attention_other_setting")
+
+    def one(kind):
+        said, window = (inner, fields.integer("sliding_window")) if kind == SLIDING else (fields, None)
+        width = head_dim(said, family)
+        layer = Attention(said.integer("num_attention_groups"), width, width, window)
+        return checked(said.integer("num_attention_heads"), layer)
+
+    return from_types(fields, layer_types(fields, None), one)
+
+
 def nemotron_nas(fields, family):
     """Found by architecture search: each block says its group size, or that it has no attention at all."""
     blocks, heads, width = fields.values["block_configs"], fields.integer("num_attention_heads"), None
@@ -217,5 +231,5 @@ READERS = {
     "nemotron-nas": nemotron_nas,
     "olmo3": lambda fields, family: usual(fields, family, layer_types(fields, every(4, 3))),
     "smollm3": smollm3,
-    "step3p7": lambda fields, family: usual(fields, family, layer_types(fields, None)),
+    "step3p5": step,
 }
