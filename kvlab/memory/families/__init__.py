@@ -30,8 +30,8 @@ _OPTIONAL = [
     "hybrid_layer_pattern", "multi_query", "num_kv_heads", "new_decoder_architecture", "block_configs",
     "index_head_dim", "index_topk", "indexer_types", "compress_ratios", "sparse_attention_config",
     "num_nextn_predict_layers", "mtp_num_hidden_layers", "full_attention_interval", "attn_layer_period",
-    "attn_layer_offset", "attention_head_dim", "attention_other_setting", "block_types", "_block_types", "lru_width", "conv1d_width",
-    "mamba_ssm_cache_dtype", "mamba_ssm_dtype",
+    "attn_layer_offset", "attention_head_dim", "attention_other_setting", "block_types", "_block_types",
+    "lru_width", "conv1d_width", "mamba_ssm_cache_dtype", "mamba_ssm_dtype",
 ]
 # fmt: on
 

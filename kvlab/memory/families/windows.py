@@ -232,4 +232,5 @@ READERS = {
     "olmo3": lambda fields, family: usual(fields, family, layer_types(fields, every(4, 3))),
     "smollm3": smollm3,
     "step3p5": step,
+    "step3p7": lambda fields, family: usual(fields, family, layer_types(fields, None)),
 }
