@@ -1,6 +1,14 @@
 """Exercises with checks, hints and solutions; predictions; recall questions. One module a lesson."""
 
-from kvlab.exercises import lesson_00, lesson_01, lesson_02, lesson_03, lesson_04  # noqa: F401  (to register)
+from kvlab.exercises import (  # noqa: F401  (to register)
+    lesson_00,
+    lesson_01,
+    lesson_02,
+    lesson_03,
+    lesson_04,
+    lesson_05,
+    lesson_06,
+)
 from kvlab.exercises.checking import check, hint, progress, solution
 from kvlab.exercises.questions import predict, recall, reveal
 

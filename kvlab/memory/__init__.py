@@ -14,11 +14,12 @@ from kvlab.memory.layers import Attention, Compressed, Latent, Layer, Shared, St
 from kvlab.memory.pool import Allocation, allocation
 from kvlab.memory.roofline import Step, attention_intensity, decode, prefill, touched
 from kvlab.memory.spec import ModelSpec, spec_of
-from kvlab.memory.units import UNITS, scale, size
+from kvlab.memory.units import GB, UNITS, GiB, scale, size
 
 __all__ = [
     "FAMILIES",
     "FORMATS",
+    "GB",
     "UNITS",
     "Allocation",
     "Attention",
@@ -26,6 +27,7 @@ __all__ = [
     "Cost",
     "Device",
     "Format",
+    "GiB",
     "Latent",
     "Layer",
     "ModelSpec",

@@ -10,6 +10,7 @@ from kvlab.memory.capacity import weight_bytes
 from kvlab.memory.catalogue import device as device_named
 from kvlab.memory.cost import asked, read_bytes
 from kvlab.memory.errors import whole
+from kvlab.memory.formats import format_named
 
 
 @dataclass(frozen=True)
@@ -80,9 +81,9 @@ def _prefill_flops(layer, tokens, heads):
     return last * (ends + 1) // 2 + (tokens - ends) * last
 
 
-def attention_intensity(layer, query_heads, form):
+def attention_intensity(layer, query_heads, dtype="bf16"):
     """FLOPs that decode attention does for each byte of cache it reads, in a long text -> float."""
-    return layer.flops(2**20, query_heads) / layer.read_bytes(2**20, form)
+    return layer.flops(2**20, query_heads) / layer.read_bytes(2**20, format_named(dtype))
 
 
 def _active(spec):

@@ -3,6 +3,7 @@
 BINARY = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
 DECIMAL = {"kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 UNITS = {"B": 1} | BINARY | DECIMAL
+GiB, GB = BINARY["GiB"], DECIMAL["GB"]
 
 
 def size(nbytes, family="binary"):

@@ -1,5 +1,6 @@
 """Pictures and tables: state in, a matplotlib figure or an HTML string out. No attention is computed here."""
 
+from kvlab.viz.anatomy import cache_anatomy
 from kvlab.viz.attention_map import attention_figure, attention_svg, numbered_maps
 from kvlab.viz.course import course_map
 from kvlab.viz.decoder import decoder_diagram
@@ -12,6 +13,7 @@ __all__ = [
     "attention_figure",
     "attention_svg",
     "bill",
+    "cache_anatomy",
     "course_map",
     "decoder_diagram",
     "numbered_maps",

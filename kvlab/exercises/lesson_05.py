@@ -1,0 +1,326 @@
+"""Exercises of lesson 05, what a cache costs."""
+
+from kvlab.exercises.exercise import exercise
+from kvlab.exercises.questions import RECALL, Option, Recall
+
+
+@exercise(
+    "05.token_bytes",
+    cases=lambda: [
+        dict(layers=n, query_heads=q, kv_heads=h, head_dim=d, value_bytes=b)
+        for n, q, h, d, b in ((3, 6, 2, 5, 4), (4, 6, 2, 32, 2), (32, 71, 1, 64, 2), (5, 9, 3, 7, 1))
+    ],
+    minutes=5,
+    difficulty="easy",
+    hints=[
+        "Count for one layer first: how many numbers does one token leave there as keys, and as values?",
+        "Keys and values; every layer; every KV head; head_dim numbers; value_bytes for each of them.",
+    ],
+)
+def token_bytes(layers, query_heads, kv_heads, head_dim, value_bytes):
+    """Bytes that one token leaves in the cache of a model whose layers are all alike -> int.
+
+    query_heads is a fact about the model, too. value_bytes: what one number takes.
+    """
+    # solve
+    return 2 * layers * kv_heads * head_dim * value_bytes
+    # end
+
+
+@token_bytes.mistake("query heads have no keys of their own: a group of them reads one KV head.")
+def _(layers, query_heads, kv_heads, head_dim, value_bytes):
+    return 2 * layers * query_heads * head_dim * value_bytes
+
+
+@token_bytes.mistake("that counts keys or values. Both are kept.")
+def _(layers, query_heads, kv_heads, head_dim, value_bytes):
+    return layers * kv_heads * head_dim * value_bytes
+
+
+@token_bytes.mistake("that is one layer's share. Every layer keeps its own keys and values.")
+def _(layers, query_heads, kv_heads, head_dim, value_bytes):
+    return 2 * kv_heads * head_dim * value_bytes
+
+
+@token_bytes.mistake("that counts numbers, not bytes.")
+def _(layers, query_heads, kv_heads, head_dim, value_bytes):
+    return 2 * layers * kv_heads * head_dim
+
+
+_FULL = {"kind": "full", "kv_heads": 2, "key_dim": 5, "value_dim": 5}
+_WIDE = {"kind": "full", "kv_heads": 3, "key_dim": 7, "value_dim": 4}
+_SLIDING = {"kind": "sliding", "kv_heads": 4, "key_dim": 6, "value_dim": 6, "window": 9}
+_LATENT = {"kind": "latent", "rank": 11, "rope": 3}
+_SHARED = {"kind": "shared"}
+_STATE = {"kind": "state", "bytes": 1000}
+
+
+@exercise(
+    "05.cache_bytes",
+    cases=lambda: [
+        dict(layers=layers, tokens=tokens, value_bytes=width)
+        for layers in (
+            [_FULL, _FULL],
+            [_WIDE, _SLIDING],
+            [_LATENT, _FULL, _SHARED],
+            [_STATE, _SLIDING, _LATENT],
+        )
+        for tokens, width in ((1, 2), (9, 2), (40, 1))
+    ],
+    minutes=15,
+    difficulty="medium",
+    hints=[
+        "A loop over the layers, and a sum. Each kind answers two questions: how many tokens does it still "
+        "hold, and how many numbers does it keep for one of them?",
+        "A sliding layer holds min(tokens, window) tokens. A latent layer keeps rank + rope numbers a token, "
+        "and no factor two: keys and values are both made from the same latent.",
+        "A shared layer reads another layer's cache and keeps none; a state has its bytes at any length.",
+    ],
+)
+def cache_bytes(layers, tokens, value_bytes):
+    """Bytes of one sequence's cache, layer by layer -> int.
+
+    A layer is a dict; ``layer["kind"]`` says what else is in it:
+    full     kv_heads, key_dim, value_dim
+    sliding  the same and window: the number of tokens that a query sees
+    latent   rank, rope: the widths of the latent and of the rope key, one of each for all heads
+    shared   nothing: it reads the cache of another layer
+    state    bytes, whatever the number of tokens
+    """
+    # solve
+    total = 0
+    for layer in layers:
+        if layer["kind"] == "state":
+            total += layer["bytes"]
+        elif layer["kind"] == "latent":
+            total += tokens * (layer["rank"] + layer["rope"]) * value_bytes
+        elif layer["kind"] in ("full", "sliding"):
+            held = min(tokens, layer.get("window", tokens))
+            total += held * layer["kv_heads"] * (layer["key_dim"] + layer["value_dim"]) * value_bytes
+    return total
+    # end
+
+
+def _variant(
+    layers, tokens, value_bytes, latent=1, window=True, shared=0, state=1, values="value_dim", rope=1
+):
+    total, last = 0, 0
+    for layer in layers:
+        kind = layer["kind"]
+        if kind == "state":
+            last = layer["bytes"] * (state or tokens)
+        elif kind == "latent":
+            last = latent * tokens * (layer["rank"] + rope * layer["rope"]) * value_bytes
+        elif kind == "shared":
+            last = shared * last
+        else:
+            held = min(tokens, layer.get("window", tokens)) if window else tokens
+            last = held * layer["kv_heads"] * (layer["key_dim"] + layer[values]) * value_bytes
+        total += last
+    return total
+
+
+@cache_bytes.mistake(
+    "a latent is kept once: keys and values are both made from it, so there is no factor two."
+)
+def _(layers, tokens, value_bytes):
+    return _variant(layers, tokens, value_bytes, latent=2)
+
+
+@cache_bytes.mistake("a sliding layer forgets: it never holds more tokens than its window.")
+def _(layers, tokens, value_bytes):
+    return _variant(layers, tokens, value_bytes, window=False)
+
+
+@cache_bytes.mistake("a shared layer keeps nothing: what it reads has been counted where it lies.")
+def _(layers, tokens, value_bytes):
+    return _variant(layers, tokens, value_bytes, shared=1)
+
+
+@cache_bytes.mistake("a state is constant: no token makes it larger.")
+def _(layers, tokens, value_bytes):
+    return _variant(layers, tokens, value_bytes, state=0)
+
+
+@cache_bytes.mistake(
+    "values can be narrower than keys: add key_dim and value_dim, do not double one of them."
+)
+def _(layers, tokens, value_bytes):
+    return _variant(layers, tokens, value_bytes, values="key_dim")
+
+
+@cache_bytes.mistake("the rope key is kept beside the latent.")
+def _(layers, tokens, value_bytes):
+    return _variant(layers, tokens, value_bytes, rope=0)
+
+
+CAUSES = ("right", "query heads", "one layer", "four bytes", "one of two", "none of these")
+
+
+def _claims():
+    shapes = {
+        "Llama-3.1-8B": (32, 32, 8, 128),
+        "Llama-2-70B": (80, 64, 8, 128),
+        "Llama-3.1-70B": (80, 64, 8, 128),
+        "Llama-2-13B": (40, 40, 40, 128),
+        "Llama-3.1-405B": (126, 128, 8, 128),
+    }
+    stated = [
+        (4_096, "Llama-3.1-8B", 1),
+        (5_240_000_000, "Llama-2-70B", 2_048),
+        (340_000_000_000, "Llama-3.1-70B", 131_072),
+        (1_572_864, "Llama-2-13B", 1),
+        (1_000_000, "Llama-2-13B", 1),
+        (516_096, "Llama-3.1-405B", 1),
+        (8_600_000_000, "Llama-3.1-8B", 131_072),
+    ]
+    names = ("layers", "query_heads", "kv_heads", "head_dim")
+    return [
+        dict(said=said, **dict(zip(names, shapes[model], strict=True)), tokens=tokens)
+        for said, model, tokens in stated
+    ]
+
+
+@exercise(
+    "05.diagnose",
+    cases=_claims,
+    minutes=15,
+    difficulty="medium",
+    hints=[
+        "Write down five formulas: the right one, and four in which one symbol is wrong. Which comes near?",
+        "A stated number is rounded, so do not ask for equality: abs(said - guess) <= 0.05 * guess.",
+        'Try the causes in their order and return the first that is near; after the loop, "none of these".',
+    ],
+)
+def diagnose(said, layers, query_heads, kv_heads, head_dim, tokens):
+    """Which mistake makes a stated number of bytes, to within 5%? The cache was meant in bf16. -> str
+
+    "right"          2 x layers x kv_heads x head_dim x 2 bytes x tokens
+    "query heads"    query heads taken for KV heads
+    "one layer"      the layers forgotten
+    "four bytes"     a number counted as 4 bytes
+    "one of two"     keys or values alone
+    "none of these"
+    In this order: the first that fits.
+    """
+    # solve
+    right = 2 * layers * kv_heads * head_dim * 2 * tokens
+    guesses = {
+        "right": right,
+        "query heads": right // kv_heads * query_heads,
+        "one layer": right // layers,
+        "four bytes": right * 2,
+        "one of two": right // 2,
+    }
+    for cause, guess in guesses.items():
+        if abs(said - guess) <= 0.05 * guess:
+            return cause
+    return "none of these"
+    # end
+
+
+def _diagnosis(said, layers, query_heads, kv_heads, head_dim, tokens, near=0.05, last="none of these"):
+    right = 2 * layers * kv_heads * head_dim * 2 * tokens
+    guesses = (right, right // kv_heads * query_heads, right // layers, right * 2, right // 2)
+    distance, cause = min(
+        (abs(said - guess) / guess, cause) for guess, cause in zip(guesses, CAUSES, strict=False)
+    )
+    return cause if distance <= near else last
+
+
+@diagnose.mistake("a stated number is rounded: allow 5%, and do not ask for equality.")
+def _(*claim):
+    return _diagnosis(*claim, near=0)
+
+
+@diagnose.mistake('the nearest formula is not always near: say "none of these" when it is more than 5% off.')
+def _(*claim):
+    return _diagnosis(*claim, near=10**9)
+
+
+@diagnose.mistake("the tokens are missing from the formula.")
+def _(said, layers, query_heads, kv_heads, head_dim, tokens):
+    return _diagnosis(said, layers, query_heads, kv_heads, head_dim, 1)
+
+
+RECALL["05"] = [
+    Recall(
+        "05.linear",
+        "A text grows to twice its length. What happens to its cache, in a model with full attention?",
+        (
+            Option("It takes twice the bytes", "Every token leaves the same number of bytes.", right=True),
+            Option(
+                "It takes four times the bytes",
+                "That is the attention work of the whole text, and the bytes read while writing it.",
+            ),
+            Option("It stays: keys and values are overwritten", "That is a window, or a state."),
+        ),
+    ),
+    Recall(
+        "05.heads",
+        "Which heads does the formula count?",
+        (
+            Option("Query heads", "They ask, and are forgotten: nothing of them is kept."),
+            Option(
+                "KV heads",
+                "Each has one key and one value a token, however many query heads read them.",
+                right=True,
+            ),
+            Option("Both", "Queries are not cached at all (lesson 04)."),
+            Option(
+                "Layers; heads are inside them",
+                "Layers are another factor. In Llama-2-7B both happen to be 32.",
+            ),
+        ),
+    ),
+    Recall(
+        "05.falcon",
+        "A calculator is right for Llama and 71 times too high for Falcon-7B. Why?",
+        (
+            Option("Falcon's weights are smaller", "Weights have no part in the formula."),
+            Option(
+                "It counted 71 query heads where one KV head serves them all",
+                "That is multi-query.",
+                right=True,
+            ),
+            Option("It took GB for GiB", "That is a difference of 7%."),
+        ),
+    ),
+    Recall(
+        "05.window",
+        "52 of 62 layers slide over 1,024 tokens. At 131,072 tokens, what do those 52 hold together?",
+        (
+            Option("52/62 of the naive total", "That counts them in full."),
+            Option("Nothing", "They hold their window."),
+            Option(
+                "1,024 tokens each, whatever the length",
+                "So they are a constant, and the other 10 layers are what grows.",
+                right=True,
+            ),
+        ),
+    ),
+    Recall(
+        "05.units",
+        "One tool says 16 GB and another 17.2 GB for the same cache. Who is wrong?",
+        (
+            Option("The first", "It may print GiB and write GB, as many tools do."),
+            Option("The second", "17.2 GB is 17.2 x 10**9 bytes, which is what 16 GiB are."),
+            Option(
+                "Perhaps neither: 16 GiB are 17.2 GB", "The gap is 7% at this size and 10% at TB.", right=True
+            ),
+        ),
+    ),
+    Recall(
+        "05.ranks",
+        "A model with 4 KV heads moves from 4 GPUs to 8 (tensor parallel). Its cache on each GPU...",
+        (
+            Option("halves", "Only down to one head a GPU. There are no half heads."),
+            Option(
+                "stays: each KV head now lies on two GPUs",
+                "More GPUs bring no more room for caches.",
+                right=True,
+            ),
+            Option("doubles", "It stays on each GPU; over all GPUs together it doubles."),
+        ),
+    ),
+]

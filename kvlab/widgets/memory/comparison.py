@@ -1,0 +1,124 @@
+"""Models side by side: what their caches take, against the length of the text."""
+
+import warnings
+from dataclasses import replace
+
+import ipywidgets as widgets
+
+from kvlab import memory
+from kvlab.exercises.questions import labelled
+from kvlab.viz import memory as viz
+from kvlab.viz.memory.lines import MOST
+from kvlab.viz.show import Shown, Table
+from kvlab.widgets.memory import controls
+from kvlab.widgets.memory.answers import spec_of
+
+MODELS = ("Llama-2-7B", "Llama-3.1-8B", "Gemma-3-12B", "DeepSeek-V3", "Qwen3-Next-80B-A3B")
+FROM, TO = 2**7, 2**20  # tokens that are drawn
+
+
+class ArchitectureComparison(Shown):
+    """Bytes of cache against tokens, one line a model, and the exact bytes at one length.
+
+    models: catalogue names or ModelSpecs. dtype: one for all, or None, each model's own.
+    """
+
+    def __init__(self, models=MODELS, tokens=32768, dtype=None, units="binary"):
+        self.models, self.tokens, self.dtype, self.units = tuple(models), tokens, dtype, units
+        self.curves = {}  # (model, dtype) -> its points; a slider's move draws none of them anew
+        self.rows(self.models, tokens, dtype, units)
+
+    def line(self, model, tokens, dtype):
+        """A Line of the picture."""
+        spec = spec_of(model)
+        endless = replace(spec, max_tokens=None)
+        if (spec, dtype) not in self.curves:
+            lengths = [each for each in controls.stops() if FROM <= each <= TO]
+            amounts = [memory.kv_bytes(endless, each, dtype=dtype) for each in lengths]
+            self.curves[spec, dtype] = tuple(zip(lengths, amounts, strict=True))
+        chosen = memory.kv_bytes(endless, tokens, dtype=dtype)
+        return viz.Line(spec.name, self.curves[spec, dtype], chosen, spec.max_tokens)
+
+    def lines(self, models, tokens, dtype):
+        """-> (Lines, reasons): a model that the format does not fit is left out, with the reason."""
+        lines, refused = [], []
+        for model in models:
+            try:
+                lines.append(self.line(model, tokens, dtype))
+            except ValueError as error:
+                refused.append(f"{spec_of(model).name}: {error}")
+        return lines, refused
+
+    def rows(self, models, tokens, dtype, units):
+        rows = []
+        for model in models:
+            spec = spec_of(model)
+            kinds = ", ".join(f"{count} {kind}" for kind, count in spec.kinds().items())
+            try:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore", memory.TokenLimitWarning)
+                    cost = memory.cost(spec, tokens, dtype=dtype)
+            except ValueError:
+                rows.append((spec.name, kinds, dtype, None, None, None, "refused"))
+                continue
+            shown = memory.size(cost.bytes_total, units)
+            numbers = (cost.bytes_per_token, cost.bytes_constant, cost.bytes_total)
+            rows.append((spec.name, kinds, cost.dtype, *numbers, shown))
+        return rows
+
+    def table(self, models=None, tokens=None, dtype=None, units=None):
+        models = self.models if models is None else models
+        tokens, units = tokens or self.tokens, units or self.units
+        columns = ["model", "layers", "dtype", "bytes a token", "constant bytes", f"bytes at {tokens:,} tokens", ""]
+        return Table(columns, self.rows(models, tokens, dtype or self.dtype, units))
+
+    def text(self):
+        return repr(self.table())
+
+    def html(self):
+        return self.table()._repr_html_()
+
+    @staticmethod
+    def unit(units):
+        name = "GiB" if units == "binary" else "GB"
+        return name, memory.UNITS[name]
+
+    def static_figure(self):
+        """The lines at the first settings -> Picture."""
+        lines, _ = self.lines(self.models[:MOST], self.tokens, self.dtype)
+        return viz.lines_figure(lines, self.tokens, self.unit(self.units))
+
+    def page(self, models, tokens, dtype, units):
+        """The picture and the table as HTML."""
+        lines, refused = self.lines(models[:MOST], tokens, dtype)
+        if len(models) > MOST:
+            refused.append(f"{MOST} lines can be told apart: the first {MOST} are drawn, the table has all")
+        title = "Cache of one sequence; dotted beyond the length that the model was made for"
+        picture = viz.lines_svg(lines, tokens, self.unit(units), title) if lines else "pick a model"
+        table = self.table(models, tokens, dtype, units)._repr_html_()
+        return viz.comparison_page(picture, table, refused)
+
+    def widget(self):
+        names = [model for model in self.models if not isinstance(model, memory.ModelSpec)]
+        own = {model.name: model for model in self.models if isinstance(model, memory.ModelSpec)}
+        chosen = [getattr(model, "name", model) for model in self.models]
+        options = [*own, *(name for name in memory.models() if name not in own)]
+        del names
+        models = labelled(
+            widgets.SelectMultiple(
+                options=options, value=chosen, rows=7, description="models", **controls.look({"width": "370px"})
+            ),
+            "kv-models",
+        )
+        hint = widgets.HTML("<small>Ctrl or ⌘ and a click, or Ctrl and Space, adds and removes a model.</small>")
+        tokens = controls.tokens(self.tokens, TO)
+        dtype, unit = controls.dtype(self.dtype), controls.unit(self.units)
+        shown = labelled(widgets.HTML(), "kv-answer")
+
+        def draw():
+            picked = [own.get(name, name) for name in models.value]
+            shown.value = self.page(picked, tokens.value, dtype.value, unit.value)
+
+        controls.watch([models, tokens, dtype, unit], draw)
+        fields = controls.columns([models, hint], [tokens, dtype, unit])
+        return labelled(widgets.VBox([fields, shown]), "kv-comparison")

@@ -1,0 +1,96 @@
+"""The fields that the memory widgets share. Each has a class, kv-..., by which a page or a test finds it."""
+
+import ipywidgets as widgets
+
+from kvlab import memory
+from kvlab.exercises.questions import labelled
+
+MOST_TOKENS = 10 * 2**20  # the longest text that a model of the catalogue was made for
+OWN = "the model's own"
+WIDE = {"width": "370px"}
+NAMED = {"description_width": "110px"}
+
+
+def stops(also=1, most=MOST_TOKENS):
+    """Token counts for a slider: powers of two, three steps between each, and ``also`` -> sorted list."""
+    quarters = {2**power * quarter // 4 for power in range(2, 24) for quarter in (4, 5, 6, 7)}
+    return sorted({1, 2, 3, memory.whole(also, "tokens"), *(each for each in quarters if each <= most)})
+
+
+def tokens(value, most=MOST_TOKENS):
+    """A slider on a logarithmic scale, which shows the exact count."""
+    options = [(f"{each:,}", each) for each in stops(value, most)]
+    made = widgets.SelectionSlider(options=options, value=value, description="tokens", **look(WIDE))
+    return labelled(made, "kv-tokens")
+
+
+def batches(value):
+    """Powers of two, and ``value``."""
+    options = sorted({2**power for power in range(9)} | {memory.whole(value, "sequences", 1)})
+    made = widgets.SelectionSlider(options=options, value=value, description="sequences", **look(WIDE))
+    return labelled(made, "kv-sequences")
+
+
+def model(value):
+    """A field that completes the names of the catalogue, in which anything can be typed."""
+    made = widgets.Combobox(
+        value=value,
+        options=list(memory.models()),
+        placeholder="clear, and type a part of a name",
+        continuous_update=False,
+        description="model",
+        **look(WIDE),
+    )
+    return labelled(made, "kv-model")
+
+
+def dtype(value, name="KV dtype", key="kv-dtype"):
+    """A format, or the model's own."""
+    options = [(OWN, None), *((form, form) for form in memory.FORMATS)]
+    chosen = value and memory.format_named(value).name
+    return labelled(widgets.Dropdown(options=options, value=chosen, description=name, **look(WIDE)), key)
+
+
+def device(value):
+    name = memory.device(value).name
+    made = widgets.Dropdown(options=list(memory.devices()), value=name, description="device", **look(WIDE))
+    return labelled(made, "kv-device")
+
+
+def whole(value, name, key, most=1_000_000):
+    """A whole number, 1 or more."""
+    made = widgets.BoundedIntText(value=value, min=1, max=most, description=name, **look({"width": "200px"}))
+    return labelled(made, key)
+
+
+def choice(options, value, name, key, width="370px"):
+    """One of a few: [(words, value)]."""
+    made = widgets.Dropdown(options=options, value=value, description=name, **look({"width": width}))
+    return labelled(made, key)
+
+
+def buttons(options, value, name, key):
+    made = widgets.ToggleButtons(options=options, value=value, description=name, **look({}))
+    made.style.button_width = "auto"
+    return labelled(made, key)
+
+
+def unit(value="binary"):
+    return buttons([("GiB", "binary"), ("GB", "decimal")], value, "sizes in", "kv-unit")
+
+
+def look(layout):
+    return {"layout": layout, "style": NAMED}
+
+
+def columns(*sides):
+    """Fields in columns, side by side where the page is wide enough."""
+    boxes = [widgets.VBox(side) for side in sides]
+    return widgets.HBox(boxes, layout={"flex_flow": "row wrap", "grid_gap": "0 18px"})
+
+
+def watch(fields, draw):
+    """Call ``draw`` after a change of any field, and once now."""
+    for field in fields:
+        field.observe(lambda _: draw(), names="value")
+    draw()
