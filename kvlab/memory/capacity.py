@@ -5,6 +5,7 @@ from dataclasses import replace
 from kvlab.memory.catalogue import device as device_named
 from kvlab.memory.cost import asked, cost
 from kvlab.memory.errors import whole
+from kvlab.memory.formats import format_named
 from kvlab.memory.pool import allocation
 
 _END = 2**62  # tokens; beyond it a cache counts as one that never fills the memory
@@ -16,9 +17,13 @@ def weight_bytes(model, dtype=None, tp=1):
     Parameters are those that the model's makers state, so this is as exact as they are.
     Raises ValueError where they are not known.
     """
-    spec, form, tp = asked(model, dtype, tp)
+    spec, _, tp = asked(model, None, tp)
+    form = format_named(dtype or spec.weights_dtype or spec.dtype)
     if spec.parameters is None:
-        raise ValueError(f"how many parameters {spec.name} has is not known: give parameters=")
+        raise ValueError(
+            f"how many parameters {spec.name} has is not known: say it with spec.with_parameters(7 * 10**9), "
+            f"or --parameters 7e9 in a terminal"
+        )
     return -(-form.bytes_for(spec.parameters) // tp)
 
 

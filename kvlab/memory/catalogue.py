@@ -26,7 +26,11 @@ def devices():
 
 @cache
 def published():
-    """What papers, engines and calculators printed: the rows of published.json, in the file's order."""
+    """What papers, engines and calculators printed -> list of rows, in published.json's order.
+
+    ``said`` is the statement, ``exact_bytes`` what it should have been, where it is bytes; ``verdict`` is
+    "agrees", "agrees if ..." or "wrong", and ``why`` says why. tests/memory/test_published.py has the rest.
+    """
     return json.loads((_HERE / "published.json").read_text(encoding="utf-8"))
 
 

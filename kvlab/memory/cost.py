@@ -35,7 +35,7 @@ def kv_bytes(model, tokens, sequences=1, dtype=None, tp=1):
     Raises ValueError (UnknownName for a name, a tp that does not fit, a negative number), and warns above
     the model's own limit of tokens.
     """
-    return cost(model, tokens, sequences, dtype, tp).bytes_total
+    return _cost(model, tokens, sequences, dtype, tp).bytes_total
 
 
 def cost(model, tokens, sequences=1, dtype=None, tp=1):
@@ -47,11 +47,15 @@ def cost(model, tokens, sequences=1, dtype=None, tp=1):
 
     So bytes_per_rank = sequences x (bytes_per_token x tokens + bytes_constant), where no row is compressed.
     """
+    return _cost(model, tokens, sequences, dtype, tp)
+
+
+def _cost(model, tokens, sequences, dtype, tp):
     spec, form, tp = asked(model, dtype, tp)
     tokens, sequences = whole(tokens, "tokens"), whole(sequences, "sequences")
     if spec.max_tokens is not None and tokens > spec.max_tokens:
         text = f"{tokens:,} tokens are more than the {spec.max_tokens:,} that {spec.name} was made for"
-        warnings.warn(text, TokenLimitWarning, stacklevel=3)
+        warnings.warn(text, TokenLimitWarning, stacklevel=3)  # where the caller asks
     held = tuple(layer.held_bytes(tokens, form, tp) for layer in spec.layers)
     slope = sum(layer.slope(tokens, form, tp) for layer in spec.layers)
     flat = sum(layer.flat_bytes(tokens, form, tp) for layer in spec.layers)
@@ -98,10 +102,11 @@ def naive_bytes(model, tokens, sequences=1, dtype=None):
     """
     spec, form, _ = asked(model, dtype, 1)
     width = max((_naive_width(layer) for layer in spec.layers), default=0)
-    return 2 * len(spec.layers) * tokens * sequences * spec.query_heads * form.bytes_for(width)
+    rows = whole(tokens, "tokens") * whole(sequences, "sequences") * len(spec.layers) * spec.query_heads
+    return 2 * rows * form.bytes_for(width)
 
 
 def _naive_width(layer):
     if layer.kind == "latent":
-        return layer.naive_dims[1]
+        return layer.naive_dims[1] or layer.value_dim
     return getattr(layer, "key_dim", 0)

@@ -113,7 +113,7 @@ def llamacpp_cells(tokens, window=None, sequences=1, ubatch=512):
     """Cells of a layer of llama.cpp: rows of its buffer, shared by all sequences, a multiple of 256 -> int.
 
     A window keeps its tokens of every sequence, and those of the batch being computed (src/llama-context.cpp;
-    src/llama-kv-cache-iswa.cpp, llama_kv_cache_iswa; with --kv-unified, the server's default).
+    src/llama-kv-cache-iswa.cpp, llama_kv_cache_iswa; with kv_unified, one buffer for all sequences).
     """
     cells = -(-whole(tokens, "tokens") // 256) * 256
     if window is None:
@@ -124,7 +124,7 @@ def llamacpp_cells(tokens, window=None, sequences=1, ubatch=512):
 def llamacpp_buffers(model, tokens, dtype="fp16", sequences=1, ubatch=512, swa_full=False):
     """llama.cpp's two caches for a context of ``tokens`` tokens -> {"full": Buffers, "sliding": Buffers}.
 
-    ``swa_full`` gives windows as many cells as full layers have. A layer that shares another's cache has none.
+    ``swa_full`` gives windows as many cells as full layers have. A layer that reads another's cache has none.
     """
     spec, form, _ = asked(model, dtype, 1)
     _only(spec, "llamacpp_buffers", "full", "sliding", "shared", "state", "no attention")

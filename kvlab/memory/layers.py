@@ -163,6 +163,10 @@ class Latent(Attention):
         return form.row_bytes(self.key_dim)
 
     def flops(self, tokens, query_heads, prefill=False):
+        if prefill and not all(self.naive_dims):
+            raise ValueError(
+                "the widths of this latent layer's heads are not known: give nope_dim and value_dim"
+            )
         width = sum(self.naive_dims) if prefill else self.key_dim + self.value_dim
         return 2 * query_heads * width * self.visible(tokens)
 

@@ -19,7 +19,8 @@ class ModelSpec:
     ``layers``             one :class:`~kvlab.memory.layers.Layer` a layer
     ``query_heads``        query heads of an attention layer
     ``max_tokens``         the longest text it was made for, None where unknown
-    ``dtype``              format of the checkpoint, and of the cache unless another is asked for
+    ``dtype``              format that it computes in, and of its cache unless another is asked for
+    ``weights_dtype``      format of its weights unless another is asked for, where it is not ``dtype``
     ``parameters``         of all weights, None where unknown; ``active_parameters``: that one token uses
     ``experts``            routed experts a layer, 0 without; ``experts_per_token``: that one token uses
     ``notes``              what a reader of the numbers should know: assumptions, and what is not counted
@@ -30,6 +31,7 @@ class ModelSpec:
     query_heads: int
     max_tokens: int | None = None
     dtype: str = "bf16"
+    weights_dtype: str | None = None
     parameters: int | None = None
     active_parameters: int | None = None
     experts: int = 0
@@ -88,11 +90,10 @@ class ModelSpec:
         )
 
     @classmethod
-    def uniform_latent(cls, *, layers, kv_lora_rank, rope_dim, query_heads, **more):
-        """By hand: equal MLA layers."""
-        layer = Latent(
-            1, whole(kv_lora_rank, "kv_lora_rank", 1) + whole(rope_dim, "rope_dim", 1), kv_lora_rank
-        )
+    def uniform_latent(cls, *, layers, kv_lora_rank, rope_dim, query_heads, nope_dim=0, value_dim=0, **more):
+        """By hand: equal MLA layers. nope_dim and value_dim matter for prefill's FLOPs alone."""
+        rank, rope = whole(kv_lora_rank, "kv_lora_rank", 1), whole(rope_dim, "rope_dim", 1)
+        layer = Latent(1, rank + rope, rank, naive_dims=(nope_dim and nope_dim + rope, value_dim))
         return cls(more.pop("name", "by hand"), (layer,) * whole(layers, "layers", 1), query_heads, **more)
 
     def with_parameters(self, parameters, active_parameters=None):

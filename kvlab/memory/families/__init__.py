@@ -7,7 +7,7 @@ configured but switched off, layers that slide, share or keep nothing, fields le
 from kvlab.checkpoint import CheckpointError, Fields
 from kvlab.memory.errors import UnknownArchitecture, UnknownName
 from kvlab.memory.families import heads, recurrent, windows
-from kvlab.memory.formats import format_named
+from kvlab.memory.formats import FORMATS, format_named
 
 _READERS = {**heads.READERS, **windows.READERS, **recurrent.READERS}
 FAMILIES = tuple(sorted(_READERS))  # the values of model_type that are known
@@ -43,6 +43,7 @@ def read_config(config):
     is damaged, contradicts itself or does not say what is needed.
     """
     inner, family = _language_model(config)
+    quantization = inner.get("quantization_config") or config.get("quantization_config")
     fields = Fields(dict.fromkeys(_OPTIONAL) | _respelled(inner), "config.json")
     notes = []
     if extra := fields.values["num_nextn_predict_layers"] or fields.values["mtp_num_hidden_layers"]:
@@ -57,6 +58,7 @@ def read_config(config):
         "query_heads": fields.integer("num_attention_heads"),
         "max_tokens": fields.integer("max_position_embeddings", null=True),
         "dtype": dtype,
+        "weights_dtype": _weights_dtype(quantization, notes),
         "experts": fields.integer("experts", least=0, null=True) or 0,
         "experts_per_token": fields.integer("experts_per_token", least=0, null=True) or None,
         "notes": tuple(notes),
@@ -88,6 +90,19 @@ def _respelled(config):
             raise CheckpointError(f"config.json contradicts itself: {said}")
         found[name] = next(iter(said.values()), None)
     return found
+
+
+def _weights_dtype(quantization, notes):
+    """The format of quantised weights, where it is one that we know; None where they are not quantised."""
+    if not isinstance(quantization, dict):
+        return None
+    method = quantization.get("quant_method")
+    if method in FORMATS:
+        return method
+    notes.append(
+        f"Its weights are quantised by {method!r}; they are counted in its dtype unless you say more."
+    )
+    return None
 
 
 def _dtype(fields, notes):

@@ -1,0 +1,119 @@
+"""The memory command: the contract's JSON, tables for people, and refusals in one line."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from kvlab import memory
+from kvlab.commands import run
+from kvlab.paths import ROOT
+
+KEYS = {"model", "bytes_total", "bytes_per_rank", "bytes_per_token", "bytes_constant", "tokens", "sequences"}
+KEYS |= {"dtype", "tp"}
+
+
+def asked(capsys, *arguments):
+    assert run(["memory", *arguments, "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_it_answers_before_any_set_up():
+    # -S leaves out site-packages, -I the environment: the standard library alone.
+    start = (
+        f"import sys; sys.path.insert(0, {str(ROOT)!r}); from kvlab.__main__ import main; sys.exit(main())"
+    )
+    command = [sys.executable, "-I", "-S", "-c", start, "memory", "Falcon-7B", "--tokens", "2048", "--json"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["bytes_total"] == 32 * 2 * 64 * 2 * 2048
+
+
+def test_the_keys_of_the_contract(capsys):
+    answer = asked(
+        capsys, "Llama-3.1-8B", "--tokens", "300", "--sequences", "3", "--dtype", "fp8", "--tp", "2"
+    )
+    assert set(answer) >= KEYS
+    assert answer["bytes_total"] == memory.kv_bytes("Llama-3.1-8B", 300, 3, "fp8", 2) == 300 * 3 * 65_536
+    assert answer["bytes_per_rank"] == answer["bytes_total"] // 2
+    assert answer["bytes_per_token"] == 32_768 and answer["bytes_constant"] == 0
+    assert (answer["dtype"], answer["tp"], answer["tokens"], answer["sequences"]) == ("fp8", 2, 300, 3)
+
+
+def test_with_a_device(capsys):
+    asking = ["Llama-3.1-8B", "--device", "H100 SXM", "--weights-dtype", "bf16", "--sequences", "4"]
+    answer = asked(capsys, *asking)
+    free = 81_559 * 2**20 - 8_030_000_000 * 2
+    assert answer["free_per_rank"] == free
+    assert answer["fits_sequences"] == free // (4096 * 131_072)
+    assert answer["max_tokens"] == free // (4 * 131_072) and answer["model_limit"] == 131_072
+    read = 8_030_000_000 * 2 + 4 * 4096 * 131_072
+    assert answer["tpot_floor_s"] == pytest.approx(read / 3350e9)
+    held_back = asked(capsys, *asking, "--reserve", "0.1")
+    assert held_back["free_per_rank"] == free - round(0.1 * 81_559 * 2**20)
+
+
+def test_a_pool_names_the_difference(capsys):
+    answer = asked(capsys, "Gemma-3-27B", "--tokens", "5000", "--block-size", "16")
+    assert answer["allocated_per_rank"] == answer["bytes_per_rank"] + sum(answer["allocated_more"].values())
+    assert all(answer["allocated_more"].values())
+
+
+def test_a_config_of_ones_own(capsys, tmp_path):
+    config = {"model_type": "llama", "num_hidden_layers": 3, "num_attention_heads": 6, "hidden_size": 30}
+    config |= {"num_key_value_heads": 2, "max_position_embeddings": 64, "torch_dtype": "float32"}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    for path in (tmp_path, tmp_path / "config.json"):
+        answer = asked(capsys, str(path), "--tokens", "7")
+        assert answer["bytes_total"] == 2 * 3 * 2 * 5 * 4 * 7 and answer["model"] == tmp_path.name
+    device = ["--device", "RTX 4090", "--tokens", "7"]
+    assert run(["memory", str(tmp_path), *device]) == 2
+    assert "--parameters" in capsys.readouterr().err
+    assert asked(capsys, str(tmp_path), *device, "--parameters", "1e6")["weights_per_rank"] == 4_000_000
+
+
+def test_for_people(capsys):
+    assert (
+        run(["memory", "Gemma-3-27B", "--tokens", "200000", "--block-size", "16", "--device", "H100 SXM"])
+        == 0
+    )
+    said = capsys.readouterr().out
+    cost = memory.cost("Gemma-3-27B", 131_072)
+    assert "10 full" in said and "52 sliding" in said
+    assert f"{81_920 * 200_000 + cost.bytes_constant:,} B" in said
+    assert "GiB" in said and "GB" in said
+    assert "Note: 200,000 tokens are more than the 131,072" in said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["Llama-3.1-8C"], "did you mean Llama-3.1-8B"),
+        (["Llama-3.1-8B", "--dtype", "int3"], "known: fp32, bf16"),
+        (["Llama-3.1-8B", "--device", "H1000"], "H100"),
+        (["Llama-3.1-8B", "--tp", "3"], "choose one of 1, 2, 4, 8, 16, 32"),
+        (["Llama-3.1-8B", "--tokens", "-1"], "0 or more"),
+        (["Llama-3.1-8B", "--reserve", "2", "--device", "H100 SXM"], "share"),
+        (["no/such/config.json"], "missing"),
+        ([], "--list"),
+    ],
+)
+def test_refusals_in_one_line(arguments, said, capsys):
+    assert run(["memory", *arguments]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == "" and said in captured.err
+    assert captured.err.count("\n") == 1 and captured.err.startswith("kvlab memory: ")
+
+
+def test_an_unknown_architecture(tmp_path, capsys):
+    (tmp_path / "config.json").write_text('{"model_type": "of-next-year"}')
+    assert run(["memory", str(tmp_path)]) == 2
+    said = capsys.readouterr().err
+    assert "of-next-year" in said and "llama" in said and said.count("\n") == 1
+
+
+def test_the_list(capsys):
+    assert run(["memory", "--list"]) == 0
+    said = capsys.readouterr().out
+    assert all(name in said for name in [*memory.models(), *memory.devices(), *memory.FORMATS, "deepseek_v3"])
