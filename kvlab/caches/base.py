@@ -104,7 +104,7 @@ class Cache:
                 raise ValueError(
                     f"{name} is on {tensor.device} and k on {k.device}: one device for all three"
                 )
-        if self.length and self._dtype != k.dtype:
+        if self.length and self._dtype not in (None, k.dtype):  # None: filled by store alone
             raise TypeError(f"this cache holds {self._dtype} and the new keys are {k.dtype}: use a new cache")
         if n == 0:
             raise ValueError("no new tokens: attend needs at least one")

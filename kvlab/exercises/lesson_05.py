@@ -4,49 +4,6 @@ from kvlab.exercises.exercise import exercise
 from kvlab.exercises.questions import RECALL, Option, Recall
 
 
-@exercise(
-    "05.token_bytes",
-    cases=lambda: [
-        dict(layers=n, query_heads=q, kv_heads=h, head_dim=d, value_bytes=b)
-        for n, q, h, d, b in ((3, 6, 2, 5, 4), (4, 6, 2, 32, 2), (32, 71, 1, 64, 2), (5, 9, 3, 7, 1))
-    ],
-    minutes=5,
-    difficulty="easy",
-    hints=[
-        "Count for one layer first: how many numbers does one token leave there as keys, and as values?",
-        "Keys and values; every layer; every KV head; head_dim numbers; value_bytes for each of them.",
-    ],
-)
-def token_bytes(layers, query_heads, kv_heads, head_dim, value_bytes):
-    """Bytes that one token leaves in the cache of a model whose layers are all alike -> int.
-
-    query_heads is a fact about the model, too. value_bytes: what one number takes.
-    """
-    # solve
-    return 2 * layers * kv_heads * head_dim * value_bytes
-    # end
-
-
-@token_bytes.mistake("query heads have no keys of their own: a group of them reads one KV head.")
-def _(layers, query_heads, kv_heads, head_dim, value_bytes):
-    return 2 * layers * query_heads * head_dim * value_bytes
-
-
-@token_bytes.mistake("that counts keys or values. Both are kept.")
-def _(layers, query_heads, kv_heads, head_dim, value_bytes):
-    return layers * kv_heads * head_dim * value_bytes
-
-
-@token_bytes.mistake("that is one layer's share. Every layer keeps its own keys and values.")
-def _(layers, query_heads, kv_heads, head_dim, value_bytes):
-    return 2 * kv_heads * head_dim * value_bytes
-
-
-@token_bytes.mistake("that counts numbers, not bytes.")
-def _(layers, query_heads, kv_heads, head_dim, value_bytes):
-    return 2 * layers * kv_heads * head_dim
-
-
 _FULL = {"kind": "full", "kv_heads": 2, "key_dim": 5, "value_dim": 5}
 _WIDE = {"kind": "full", "kv_heads": 3, "key_dim": 7, "value_dim": 4}
 _SLIDING = {"kind": "sliding", "kv_heads": 4, "key_dim": 6, "value_dim": 6, "window": 9}
@@ -152,6 +109,61 @@ def _(layers, tokens, value_bytes):
 @cache_bytes.mistake("the rope key is kept beside the latent.")
 def _(layers, tokens, value_bytes):
     return _variant(layers, tokens, value_bytes, rope=0)
+
+
+@exercise(
+    "05.users",
+    cases=lambda: [
+        dict(memory=m, weights=w, token_bytes=b, tokens=t, block_size=n)
+        for m, w, b, t, n in (
+            (10_000, 1_000, 10, 7, 4),
+            (10_000, 1_000, 10, 8, 4),
+            (85_520_809_984, 16_060_000_000, 131_072, 5_000, 16),
+            (24 * 2**30, 16_060_000_000, 131_072, 100, 256),
+        )
+    ],
+    minutes=10,
+    difficulty="easy",
+    hints=[
+        "First one sequence: how many whole blocks does it need, and how many bytes are they?",
+        "Rounding up without floats: -(-tokens // block_size).",
+    ],
+)
+def users(memory, weights, token_bytes, tokens, block_size):
+    """How many sequences of so many tokens fit beside the weights -> int.
+
+    Memory is handed out in whole blocks of ``block_size`` tokens, and no two sequences share one. memory,
+    weights: bytes; token_bytes: of one token, all layers together
+    """
+    # solve
+    blocks = -(-tokens // block_size)
+    return (memory - weights) // (blocks * block_size * token_bytes)
+    # end
+
+
+@users.mistake("the last block of each sequence is partly empty, and still taken: round up to whole blocks.")
+def _(memory, weights, token_bytes, tokens, block_size):
+    return (memory - weights) // (tokens * token_bytes)
+
+
+@users.mistake("the weights lie in the same memory.")
+def _(memory, weights, token_bytes, tokens, block_size):
+    return memory // (-(-tokens // block_size) * block_size * token_bytes)
+
+
+@users.mistake("tokens // block_size rounds down: the tokens of the last, partly filled block need room too.")
+def _(memory, weights, token_bytes, tokens, block_size):
+    return (memory - weights) // (max(1, tokens // block_size) * block_size * token_bytes)
+
+
+@users.mistake("tokens // block_size + 1 takes one block too many where the tokens fill the last one.")
+def _(memory, weights, token_bytes, tokens, block_size):
+    return (memory - weights) // ((tokens // block_size + 1) * block_size * token_bytes)
+
+
+@users.mistake("that counts blocks. How many does one sequence need?")
+def _(memory, weights, token_bytes, tokens, block_size):
+    return (memory - weights) // (block_size * token_bytes)
 
 
 CAUSES = ("right", "query heads", "one layer", "four bytes", "one of two", "none of these")

@@ -18,7 +18,7 @@ from kvlab.exercises.questions import RECALL, Option, Recall
     difficulty="easy",
     hints=[
         "A step runs each weight matrix once, over all sequences together. What is read how often?",
-        "Bytes: the weights once, and for each sequence the cache of all its tokens. Divide by bytes a second.",
+        "The weights once, and for each sequence the cache of all its tokens. Divide by bytes a second.",
     ],
 )
 def step_seconds(weight_bytes, token_bytes, lengths, bandwidth):

@@ -2,6 +2,7 @@
 
 import html
 import io
+import re
 
 from cycler import cycler
 from matplotlib import pyplot as plt
@@ -71,7 +72,9 @@ class Shown:
 
 
 class Table:
-    """Rows under a header; numbers stand to the right, integers with thousands apart.
+    """Rows under a header; numbers stand to the right, also those that are text already ("4.0", "12%").
+
+    Integers get their thousands apart.
 
     ``columns``: names. ``rows``: one sequence a row, as many entries as columns. ``caption``: above it.
     """
@@ -90,7 +93,7 @@ class Table:
         lines = []
         for row, entries in zip(cells, [self.columns, *self.rows], strict=True):
             padded = [
-                text.ljust(width) if isinstance(entry, str) else text.rjust(width)
+                text.rjust(width) if _is_number(entry) else text.ljust(width)
                 for text, width, entry in zip(row, widths, entries, strict=True)
             ]
             lines.append("  ".join(padded).rstrip())
@@ -98,10 +101,10 @@ class Table:
 
     def _repr_html_(self):
         def cell(tag, entry):
-            side = "left" if isinstance(entry, str) else "right"
+            side = "right" if _is_number(entry) else "left"
             return f'<{tag} style="text-align: {side}">{html.escape(_text(entry))}</{tag}>'
 
-        numeric = [any(not isinstance(row[i], str) for row in self.rows) for i in range(len(self.columns))]
+        numeric = [any(_is_number(row[i]) for row in self.rows) for i in range(len(self.columns))]
         head = "".join(
             f'<th scope="col" style="text-align: {"right" if number else "left"}">{html.escape(column)}</th>'
             for column, number in zip(self.columns, numeric, strict=True)
@@ -109,6 +112,10 @@ class Table:
         body = "".join(f"<tr>{''.join(cell('td', entry) for entry in row)}</tr>" for row in self.rows)
         caption = f"<caption>{html.escape(self.caption)}</caption>" if self.caption else ""
         return f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def _is_number(entry):
+    return not isinstance(entry, str) or bool(re.fullmatch(r"[-+]?[\d,]*\.?\d+ ?%?", entry))
 
 
 def _text(entry):

@@ -50,6 +50,12 @@ def test_a_table_in_html_is_escaped_and_aligned():
     assert '<td style="text-align: right">7</td>' in page
 
 
+def test_numbers_that_are_text_already_stand_to_the_right():
+    table = viz.Table(["what", "share"], [("one", "7.5%"), ("two", "12,345.0"), ("three", "4 of 5")])
+    assert repr(table) == "what   share\none        7.5%\ntwo    12,345.0\nthree  4 of 5"
+    assert '<td style="text-align: right">7.5%</td>' in table._repr_html_()
+
+
 def test_a_ragged_table_is_refused():
     with pytest.raises(ValueError, match="a row of 1 entries under 2 columns"):
         viz.Table(["a", "b"], [(1,)])
