@@ -14,6 +14,8 @@ from kvlab.paths import ROOT
 from tests.notebooks.make import COMMITTED, load
 
 ATTENTION = "import kvlab.model.attention as attention\n"
+LAYERS = "import kvlab.memory.layers as layers\n"
+READ_ALIKE = "import kvlab.ledger as ledger\n_sound = ledger.read\nledger.read = lambda nbytes: _sound(1000)"
 NO_MASK = ATTENTION + "attention.visible = lambda q, k, window=None: (q[:, None] >= k) | True"
 BREAK = {
     "01_attention_without_weights": {
@@ -37,6 +39,17 @@ BREAK = {
         "positions after a prefix": "import torch, kvlab.caches.base as b\n"
         "b.Cache.positions = lambda self, n: torch.arange(n)",
         "the ledger": "import kvlab.ledger as ledger\nledger.matmul = lambda rows, inner, columns: None",
+    },
+    "05_what_it_costs": {
+        "bytes predicted": LAYERS + "_sound = layers.Attention.vector_bytes\n"
+        "layers.Attention.vector_bytes = lambda self, form, ranks=1: 2 * _sound(self, form, ranks)",
+        "windows forget": LAYERS + "layers.Attention.held = lambda self, tokens: tokens",
+        "reading adds up": READ_ALIKE,
+    },
+    "06_reading_is_the_bottleneck": {
+        "a step reads all tokens": READ_ALIKE,
+        "weights are read": "import kvlab.memory.roofline as roofline\n"
+        "roofline.weight_bytes = lambda *arguments: 1",
     },
 }
 
