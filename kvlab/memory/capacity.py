@@ -1,6 +1,7 @@
 """The questions backwards: how many sequences fit, how long a text, when the cache outgrows the weights."""
 
 from dataclasses import replace
+from operator import index
 
 from kvlab.memory.catalogue import device as device_named
 from kvlab.memory.cost import asked, cost
@@ -53,7 +54,7 @@ def fits_sequences(model, tokens, free, dtype=None, tp=1, block_size=None):
     else:
         pool = allocation(model, tokens, 1, dtype, tp, block_size)
         one, fixed = pool.total - pool.spare, pool.spare
-    return None if one == 0 else max(0, free - fixed) // one
+    return None if one == 0 else max(0, index(free) - fixed) // one
 
 
 def longest(model, free, sequences=1, dtype=None, tp=1, block_size=None):

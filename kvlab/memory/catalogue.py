@@ -8,30 +8,31 @@ from pathlib import Path
 
 from kvlab.memory.errors import UnknownName, known
 
-_HERE = Path(__file__).parent
 
-
-@cache
 def models():
-    """{name: row of models.json}, in the file's order."""
-    return {row["name"]: row for row in json.loads((_HERE / "models.json").read_text(encoding="utf-8"))}
+    """{name: row of models.json}, in the file's order; the rows are the caller's own."""
+    return {row["name"]: row for row in json.loads(_text("models.json"))}
 
 
 @cache
 def devices():
     """{name: Device}, in the file's order."""
-    rows = json.loads((_HERE / "devices.json").read_text(encoding="utf-8"))
+    rows = json.loads(_text("devices.json"))
     return {row["name"]: Device(**row) for row in rows}
 
 
-@cache
 def published():
     """What papers, engines and calculators printed -> list of rows, in published.json's order.
 
     ``said`` is the statement, ``exact_bytes`` what it should have been, where it is bytes; ``verdict`` is
     "agrees", "agrees if ..." or "wrong", and ``why`` says why. tests/memory/test_published.py has the rest.
     """
-    return json.loads((_HERE / "published.json").read_text(encoding="utf-8"))
+    return json.loads(_text("published.json"))
+
+
+@cache
+def _text(name):
+    return (Path(__file__).parent / name).read_text(encoding="utf-8")
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,8 @@ class Device:
 
 def model(name):
     """The catalogue's row for a name or a Hugging Face id, in any case. Raises UnknownName."""
-    return _find(name, models(), {row["hf_id"]: row for row in models().values() if row["hf_id"]}, "model")
+    rows = models()
+    return _find(name, rows, {row["hf_id"]: row for row in rows.values() if row["hf_id"]}, "model")
 
 
 def device(name):

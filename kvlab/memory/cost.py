@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from kvlab.memory.errors import TokenLimitWarning, whole
 from kvlab.memory.formats import format_named
-from kvlab.memory.layers import Attention
+from kvlab.memory.layers import Attention, heads_on_rank
 from kvlab.memory.spec import spec_of
 
 
@@ -90,7 +90,8 @@ def asked(model, dtype, tp):
 def replicated(model, tp):
     """How many ranks hold a copy of the same keys and values, at most, over the layers -> int."""
     spec, _, tp = asked(model, None, tp)
-    copies = [tp // min(tp, layer.kv_heads) for layer in spec.layers if isinstance(layer, Attention)]
+    heads = [layer.kv_heads for layer in spec.layers if isinstance(layer, Attention)]
+    copies = [tp * heads_on_rank(each, tp) // each for each in heads]
     copies += [tp for layer in spec.layers if layer.kind == "compressed"]
     return max(copies, default=1)
 
@@ -109,4 +110,4 @@ def naive_bytes(model, tokens, sequences=1, dtype=None):
 def _naive_width(layer):
     if layer.kind == "latent":
         return layer.naive_dims[1] or layer.value_dim
-    return getattr(layer, "key_dim", 0)
+    return layer.dim if layer.kind == "compressed" else getattr(layer, "key_dim", 0)

@@ -37,6 +37,12 @@ def blocks(rows, window, block_size):
     return needed if window is None else min(needed, -(-(window - 1) // block_size) + 1)
 
 
+def total_of(tokens, limit=None):
+    """1 + 2 + ... + tokens, with no term above ``limit`` -> int."""
+    rising = tokens if limit is None else min(tokens, limit)
+    return rising * (rising + 1) // 2 + (tokens - rising) * rising
+
+
 @dataclass(frozen=True)
 class Layer:
     """A layer without a cache of its own, such as an MLP that stands alone. The others refine it."""
@@ -75,9 +81,21 @@ class Layer:
         """-> (bytes of room in blocks not full yet, bytes of rows that a window left behind in its blocks)"""
         return 0, 0
 
-    def flops(self, tokens, query_heads, prefill=False):
-        """FLOPs of one query's scores and weighted sum over ``tokens`` tokens (2 a multiply-add)."""
+    def visible(self, tokens):
+        """Rows that the query of token number ``tokens`` attends to."""
         return 0
+
+    def visible_so_far(self, tokens):
+        """The same, added up over the queries of all tokens up to there."""
+        return 0
+
+    def row_flops(self, query_heads, prefill=False):
+        """FLOPs of one query with one row, all heads: score and weighted value, 2 a multiply-add."""
+        return 0
+
+    def spare_bytes(self, form, ranks, block_size):
+        """Bytes of one block."""
+        return block_size * self.row_bytes(form, ranks)
 
 
 @dataclass(frozen=True)
@@ -135,16 +153,28 @@ class Attention(Layer):
     def row_bytes(self, form, ranks=1):
         return self.vector_bytes(form, ranks) + self.index_bytes
 
+    @property
+    def limit(self):
+        """Rows that a query attends to at the most: its window, or what the indexer picks."""
+        limits = [each for each in (self.window, self.index_topk) if each is not None]
+        return min(limits, default=None)
+
     def visible(self, tokens):
-        """Rows that one query reads: those that the indexer picks, where there is one."""
-        held = self.held(tokens)
-        return held if self.index_topk is None else min(held, self.index_topk)
+        if self.chunked:
+            return (tokens - 1) % self.window + 1 if tokens else 0
+        return tokens if self.limit is None else min(tokens, self.limit)
+
+    def visible_so_far(self, tokens):
+        if self.chunked:
+            full, rest = divmod(tokens, self.window)
+            return full * total_of(self.window) + total_of(rest)
+        return total_of(tokens, self.limit)
 
     def read_bytes(self, tokens, form, ranks=1):
         return self.visible(tokens) * self.vector_bytes(form, ranks) + self.held(tokens) * self.index_bytes
 
-    def flops(self, tokens, query_heads, prefill=False):
-        return 2 * query_heads * (self.key_dim + self.value_dim) * self.visible(tokens)
+    def row_flops(self, query_heads, prefill=False):
+        return 2 * query_heads * (self.key_dim + self.value_dim)
 
 
 @dataclass(frozen=True)
@@ -162,13 +192,13 @@ class Latent(Attention):
     def vector_bytes(self, form, ranks=1):
         return form.row_bytes(self.key_dim)
 
-    def flops(self, tokens, query_heads, prefill=False):
+    def row_flops(self, query_heads, prefill=False):
         if prefill and not all(self.naive_dims):
             raise ValueError(
                 "the widths of this latent layer's heads are not known: give nope_dim and value_dim"
             )
         width = sum(self.naive_dims) if prefill else self.key_dim + self.value_dim
-        return 2 * query_heads * width * self.visible(tokens)
+        return 2 * query_heads * width
 
 
 @dataclass(frozen=True)
@@ -218,15 +248,33 @@ class Compressed(Layer):
         return (room, behind) if tokens > self.window else (room + behind, 0)
 
     def visible(self, tokens):
-        """Rows that one query reads: its window, and of the compressed ones those that the indexer picks."""
-        rows = self.compressed(tokens)
-        return min(tokens, self.window) + (rows if self.index_topk is None else min(rows, self.index_topk))
+        """Its window, and of the compressed rows all, or those that the indexer picks."""
+        return min(tokens, self.window) + self.picked(self.compressed(tokens))
+
+    def picked(self, rows):
+        return rows if self.index_topk is None else min(rows, self.index_topk)
+
+    def visible_so_far(self, tokens):
+        last = self.compressed(tokens)
+        window = total_of(tokens, self.window)
+        if not last:
+            return window
+        # Each number of compressed rows is there for `ratio` tokens in turn, the last for what is left.
+        return (
+            window
+            + self.ratio * total_of(last - 1, self.index_topk)
+            + (tokens - last * self.ratio + 1) * (self.picked(last))
+        )
 
     def read_bytes(self, tokens, form, ranks=1):
         return self.visible(tokens) * self.row_bytes(form) + self.compressed(tokens) * self.index_bytes
 
-    def flops(self, tokens, query_heads, prefill=False):
-        return 2 * query_heads * 2 * self.dim * self.visible(tokens)
+    def row_flops(self, query_heads, prefill=False):
+        return 2 * query_heads * 2 * self.dim
+
+    def spare_bytes(self, form, ranks, block_size):
+        row = self.row_bytes(form)
+        return block_size * (row + (row + self.index_bytes if self.ratio else 0))
 
 
 @dataclass(frozen=True)
@@ -239,8 +287,14 @@ class Shared(Layer):
     def read_bytes(self, tokens, form, ranks=1):
         return self.owner.read_bytes(tokens, form, ranks)
 
-    def flops(self, tokens, query_heads, prefill=False):
-        return self.owner.flops(tokens, query_heads, prefill)
+    def visible(self, tokens):
+        return self.owner.visible(tokens)
+
+    def visible_so_far(self, tokens):
+        return self.owner.visible_so_far(tokens)
+
+    def row_flops(self, query_heads, prefill=False):
+        return self.owner.row_flops(query_heads, prefill)
 
 
 @dataclass(frozen=True)

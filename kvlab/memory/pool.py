@@ -41,5 +41,5 @@ def allocation(model, tokens, sequences=1, dtype=None, tp=1, block_size=16, spar
     ideal = cost(spec, tokens, sequences, form, tp)
     padding = [layer.padding(tokens, form, tp, block_size) for layer in spec.layers]
     rounding, windows = (sequences * sum(each) for each in zip(*padding, strict=True))
-    spare = spare_blocks * block_size * sum(layer.row_bytes(form, tp) for layer in spec.layers)
+    spare = spare_blocks * sum(layer.spare_bytes(form, tp, block_size) for layer in spec.layers)
     return Allocation(block_size, ideal.bytes_per_rank, rounding, windows, spare)

@@ -55,7 +55,7 @@ def decode(model, tokens, device, sequences=1, dtype=None, weights_dtype=None, t
     tokens, sequences = whole(tokens, "tokens"), whole(sequences, "sequences", least=1)
     weights = weight_bytes(spec, weights_dtype, tp)
     kv = sequences * read_bytes(spec, tokens, form, tp)
-    attention = sum(layer.flops(tokens, spec.query_heads) for layer in spec.layers)
+    attention = sum(layer.visible(tokens) * layer.row_flops(spec.query_heads) for layer in spec.layers)
     flops = sequences * (2 * _active(spec) + attention) // tp
     return _step(round(weights * touched(spec, sequences)), kv, flops, device)
 
@@ -68,22 +68,18 @@ def prefill(model, tokens, device, sequences=1, weights_dtype=None, tp=1):
     spec, _, tp = asked(model, None, tp)
     tokens, sequences = whole(tokens, "tokens", least=1), whole(sequences, "sequences", least=1)
     weights = weight_bytes(spec, weights_dtype, tp)
-    attention = sum(_prefill_flops(layer, tokens, spec.query_heads) for layer in spec.layers)
+    attention = sum(
+        layer.visible_so_far(tokens) * layer.row_flops(spec.query_heads, prefill=True)
+        for layer in spec.layers
+    )
     flops = sequences * (2 * _active(spec) * tokens + attention) // tp
     return _step(round(weights * touched(spec, sequences * tokens)), 0, flops, device)
 
 
-def _prefill_flops(layer, tokens, heads):
-    """The sum of layer.flops over 1 to ``tokens``: a triangle, and a rectangle once a window is full."""
-    ends = layer.window if layer.window is not None else tokens
-    ends = min(tokens, ends)
-    last = layer.flops(ends, heads, prefill=True)
-    return last * (ends + 1) // 2 + (tokens - ends) * last
-
-
 def attention_intensity(layer, query_heads, dtype="bf16"):
     """FLOPs that decode attention does for each byte of cache it reads, in a long text -> float."""
-    return layer.flops(2**20, query_heads) / layer.read_bytes(2**20, format_named(dtype))
+    long = 2**20  # a whole number of chunks, of every size in use
+    return layer.visible(long) * layer.row_flops(query_heads) / layer.read_bytes(long, format_named(dtype))
 
 
 def _active(spec):

@@ -63,14 +63,15 @@ class ModelSpec:
             config = read_json(path)
         if not isinstance(config, dict):
             raise TypeError(f"from_config was given {type(config).__name__}; it takes a dict or a path")
-        return cls(name=name or config.get("_name_or_path") or config["model_type"], **read_config(config))
+        read = read_config(config)
+        return cls(name=name or config.get("_name_or_path") or config.get("model_type") or "a model", **read)
 
     @classmethod
     def from_json(cls, text, name=None):
         """The text of a config.json, as pasted. Raises ValueError when it is none."""
         try:
             config = json.loads(text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise ValueError(f"this is no JSON ({error}): paste a whole config.json") from error
         if not isinstance(config, dict):
             raise ValueError(
@@ -81,28 +82,26 @@ class ModelSpec:
     @classmethod
     def uniform(cls, *, layers, kv_heads, head_dim, query_heads=None, value_dim=None, window=None, **more):
         """By hand: equal layers of keys and values. ``query_heads`` equal ``kv_heads`` unless given."""
-        layer = Attention(kv_heads, head_dim, value_dim or head_dim, window)
-        return cls(
-            more.pop("name", "by hand"),
-            (layer,) * whole(layers, "layers", 1),
-            query_heads or kv_heads,
-            **more,
-        )
+        layer = Attention(kv_heads, head_dim, head_dim if value_dim is None else value_dim, window)
+        query_heads = whole(kv_heads if query_heads is None else query_heads, "query_heads", 1)
+        if query_heads % kv_heads:
+            raise ValueError(f"{query_heads} query heads cannot share {kv_heads} KV heads evenly")
+        return cls(more.pop("name", "by hand"), (layer,) * whole(layers, "layers", 1), query_heads, **more)
 
     @classmethod
     def uniform_latent(cls, *, layers, kv_lora_rank, rope_dim, query_heads, nope_dim=0, value_dim=0, **more):
         """By hand: equal MLA layers. nope_dim and value_dim matter for prefill's FLOPs alone."""
         rank, rope = whole(kv_lora_rank, "kv_lora_rank", 1), whole(rope_dim, "rope_dim", 1)
         layer = Latent(1, rank + rope, rank, naive_dims=(nope_dim and nope_dim + rope, value_dim))
+        query_heads = whole(query_heads, "query_heads", 1)
         return cls(more.pop("name", "by hand"), (layer,) * whole(layers, "layers", 1), query_heads, **more)
 
     def with_parameters(self, parameters, active_parameters=None):
         """The same model with its number of weights, which a config.json does not say."""
-        return replace(
-            self,
-            parameters=whole(parameters, "parameters", least=1),
-            active_parameters=active_parameters,
-        )
+        parameters = whole(parameters, "parameters", least=1)
+        if active_parameters is not None and whole(active_parameters, "active_parameters", 1) > parameters:
+            raise ValueError(f"active_parameters is {active_parameters:,}, more than all {parameters:,}")
+        return replace(self, parameters=parameters, active_parameters=active_parameters)
 
     def kinds(self):
         """How many layers of each kind -> {kind: count}, in the order of first appearance."""

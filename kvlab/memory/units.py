@@ -11,7 +11,9 @@ def size(nbytes, family="binary"):
     if family not in ("binary", "decimal"):
         raise ValueError(f"{family!r} units are not known: binary (GiB) or decimal (GB)")
     sign, amount = "-" * (nbytes < 0), abs(nbytes)
-    fits = [(unit, one) for unit, one in (BINARY if family == "binary" else DECIMAL).items() if amount >= one]
+    # 0.999995: what would be written as 1,024.00 of a unit is 1.00 of the next.
+    units = (BINARY if family == "binary" else DECIMAL).items()
+    fits = [(unit, one) for unit, one in units if amount >= (one if one < 2**20 else 0.999995 * one)]
     if not fits:
         return f"{sign}{amount} B"
     unit, one = fits[-1]

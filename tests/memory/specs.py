@@ -1,9 +1,11 @@
-"""Models drawn at random, and a cache simulated row by row to check their arithmetic against."""
+"""Models drawn at random, small configurations, and a cache simulated row by row to check against."""
 
+from hypothesis import settings
 from hypothesis import strategies as st
 
 from kvlab.memory import FORMATS, Attention, Compressed, Latent, Layer, ModelSpec, Shared, State
 
+few = settings(max_examples=80, deadline=None)
 RANKS = (1, 2, 4, 8, 16)  # 16 query heads, 1 to 16 KV heads: each shares out evenly or is copied evenly
 BF16, FP32 = FORMATS["bf16"], FORMATS["fp32"]
 
@@ -46,12 +48,22 @@ def specs(layer=any_layer, **more):
     )
 
 
+PLAIN = {"num_hidden_layers": 4, "hidden_size": 48, "num_attention_heads": 6, "num_key_value_heads": 2}
+MLA = {"kv_lora_rank": 20, "qk_rope_head_dim": 6, "qk_nope_head_dim": 14, "v_head_dim": 8}
+
+
+def read(model_type, *absent, **fields):
+    """The model of a small configuration, whose heads are 8 wide unless it says otherwise."""
+    config = PLAIN | {"model_type": model_type} | fields
+    return ModelSpec.from_config({name: value for name, value in config.items() if name not in absent})
+
+
 def toy(*layers, query_heads=16, **more):
     return ModelSpec("toy", layers, query_heads, **more)
 
 
 def alive(layer, tokens):
-    """(rows, compressed rows) alive while token number ``tokens`` is computed, by keeping and dropping rows."""
+    """(rows, compressed rows) alive as token number ``tokens`` is computed, by keeping and dropping rows."""
     rows, packed, pending = [], 0, 0
     for token in range(tokens):
         rows.append(token)

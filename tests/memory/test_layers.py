@@ -1,15 +1,14 @@
 """Each kind of layer against rows kept and dropped one by one."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kvlab.memory import FORMATS, Attention, Compressed, Latent, Layer, Shared, State
 from kvlab.memory.layers import heads_on_rank
 from tests.memory import specs
+from tests.memory.specs import few
 
-settings.register_profile("few", max_examples=60, deadline=None)
-settings.load_profile("few")
 BF16 = FORMATS["bf16"]
 
 
@@ -27,12 +26,14 @@ def held(layer, tokens, form, ranks):
     return layer.state_bytes(ranks)
 
 
+@few
 @given(specs.any_layer, specs.tokens, specs.formats, specs.ranks)
 def test_held_bytes_are_the_rows_that_a_simulation_keeps(layer, tokens, form, ranks):
     form = FORMATS[form]
     assert layer.held_bytes(tokens, form, ranks) == held(layer, tokens, form, ranks)
 
 
+@few
 @given(specs.any_layer, specs.tokens, specs.formats, specs.ranks)
 def test_one_more_token(layer, tokens, form, ranks):
     """slope is what it adds, and on average so where rows are compressed."""
@@ -49,6 +50,12 @@ def test_one_more_token(layer, tokens, form, ranks):
     assert now(tokens + 1) - now(tokens) == layer.slope(tokens, form, ranks)
     assert now(tokens) == tokens * layer.slope(tokens, form, ranks) + layer.flat_bytes(tokens, form, ranks)
     assert layer.grows == (layer.slope(10**9, form, ranks) > 0)
+
+
+def test_a_window_grows_until_it_is_full():
+    layer, row = Attention(2, 64, 64, window=10), 2 * 2 * 64 * 2
+    assert [layer.slope(tokens, BF16) for tokens in (0, 9, 10, 11)] == [row, row, 0, 0]
+    assert [layer.flat_bytes(tokens, BF16) for tokens in (0, 9, 10, 11)] == [0, 0, 10 * row, 10 * row]
 
 
 @pytest.mark.parametrize("kv_heads", [1, 2, 3, 4, 6, 12])
@@ -69,6 +76,7 @@ def test_mla_is_whole_on_every_rank_and_stored_once():
     assert layer.held_bytes(10, FORMATS["q8_0"], 1) == 10 * (576 // 32 * 34)
 
 
+@few
 @given(specs.attentions, specs.tokens, specs.formats)
 def test_a_layer_that_shares_holds_nothing_and_reads_all(owner, tokens, form):
     layer, form = Shared(owner), FORMATS[form]
@@ -76,7 +84,7 @@ def test_a_layer_that_shares_holds_nothing_and_reads_all(owner, tokens, form):
         layer.held_bytes(tokens, form) == layer.row_bytes(form) == layer.padding(tokens, form, 1, 16)[0] == 0
     )
     assert layer.read_bytes(tokens, form) == owner.read_bytes(tokens, form) == owner.held_bytes(tokens, form)
-    assert layer.flops(tokens, 16) == owner.flops(tokens, 16)
+    assert (layer.visible(tokens), layer.row_flops(16)) == (owner.visible(tokens), owner.row_flops(16))
 
 
 def test_an_indexer_reads_all_its_keys_and_few_rows():
@@ -100,7 +108,7 @@ def test_compressed_rows_by_hand():
 def test_a_layer_of_nothing():
     layer = Layer()
     assert layer.kind == "no attention" and not layer.grows
-    assert layer.held_bytes(1000, BF16) == layer.read_bytes(1000, BF16) == layer.flops(1000, 16) == 0
+    assert layer.held_bytes(1000, BF16) == layer.read_bytes(1000, BF16) == layer.visible(1000) == layer.row_flops(16) == 0
 
 
 STATE = State(6, 60, 3, 240, BF16, FORMATS["fp32"], groups=2, group_channels=14)
@@ -125,6 +133,7 @@ def test_sizes_of_attention_are_positive_whole_numbers(name, size):
         Attention(**{"kv_heads": 2, "key_dim": 8, "value_dim": 8} | {name: size})
 
 
+@few
 @given(st.integers(1, 200), st.integers(1, 60))
 def test_a_window_longer_than_the_text_changes_nothing(tokens, more):
     wide, full = Attention(2, 64, 64, window=tokens + more), Attention(2, 64, 64)

@@ -22,16 +22,18 @@ _SPELLINGS = {
     "experts_per_token": ("num_experts_per_tok", "num_experts_per_token", "moe_top_k", "top_k_experts"),
     "dtype": ("dtype", "torch_dtype"),
 }
+_MAY_BE_ABSENT = ("max_position_embeddings", "experts", "experts_per_token", "dtype")
 # fmt: off
 _OPTIONAL = [
     "head_dim", "num_key_value_heads", "sliding_window", "use_sliding_window", "layer_types",
-    "sliding_window_pattern", "_sliding_window_pattern", "attention_chunk_size", "no_rope_layers",
-    "no_rope_layer_interval", "num_kv_shared_layers", "num_global_key_value_heads", "attention_k_eq_v",
-    "hybrid_layer_pattern", "multi_query", "num_kv_heads", "new_decoder_architecture", "block_configs",
-    "index_head_dim", "index_topk", "indexer_types", "compress_ratios", "sparse_attention_config",
-    "num_nextn_predict_layers", "mtp_num_hidden_layers", "full_attention_interval", "attn_layer_period",
-    "attn_layer_offset", "attention_head_dim", "attention_other_setting", "block_types", "_block_types",
-    "lru_width", "conv1d_width", "mamba_ssm_cache_dtype", "mamba_ssm_dtype",
+    "sliding_window_pattern", "_sliding_window_pattern", "layers_block_type", "index_topk_blocks",
+    "index_block_size", "attention_chunk_size", "no_rope_layers", "no_rope_layer_interval",
+    "num_kv_shared_layers", "num_global_key_value_heads", "attention_k_eq_v", "hybrid_layer_pattern",
+    "multi_query", "num_kv_heads", "new_decoder_architecture", "block_configs", "index_head_dim",
+    "index_topk", "indexer_types", "compress_ratios", "sparse_attention_config", "num_nextn_predict_layers",
+    "mtp_num_hidden_layers", "full_attention_interval", "attn_layer_period", "attn_layer_offset",
+    "attention_head_dim", "attention_other_setting", "block_types", "_block_types", "lru_width",
+    "conv1d_width", "mamba_ssm_cache_dtype", "mamba_ssm_dtype",
 ]
 # fmt: on
 
@@ -43,6 +45,11 @@ def read_config(config):
     is damaged, contradicts itself or does not say what is needed.
     """
     inner, family = _language_model(config)
+    if inner.get("per_layer_config"):
+        raise CheckpointError(
+            "config.json has a per_layer_config, by which layers differ in ways that are not read here: give "
+            "the layers by hand"
+        )
     quantization = inner.get("quantization_config") or config.get("quantization_config")
     fields = Fields(dict.fromkeys(_OPTIONAL) | _respelled(inner), "config.json")
     notes = []
@@ -88,7 +95,8 @@ def _respelled(config):
         said = {each: config[each] for each in spellings if config.get(each) is not None}
         if name != "max_position_embeddings" and len({str(value) for value in said.values()}) > 1:
             raise CheckpointError(f"config.json contradicts itself: {said}")
-        found[name] = next(iter(said.values()), None)
+        if said or name in _MAY_BE_ABSENT:
+            found[name] = next(iter(said.values()), None)
     return found
 
 
@@ -97,7 +105,7 @@ def _weights_dtype(quantization, notes):
     if not isinstance(quantization, dict):
         return None
     method = quantization.get("quant_method")
-    if method in FORMATS:
+    if isinstance(method, str) and method in FORMATS:
         return method
     notes.append(
         f"Its weights are quantised by {method!r}; they are counted in its dtype unless you say more."

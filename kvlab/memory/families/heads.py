@@ -1,5 +1,7 @@
 """Heads and widths as configurations say them, and the families whose layers are all alike."""
 
+from dataclasses import replace
+
 from kvlab.checkpoint import CheckpointError, Fields
 from kvlab.memory.layers import Attention, Latent
 
@@ -21,9 +23,23 @@ MHA_UNLESS_SAID = (
 # Width and number of heads are chosen apart from each other, so hidden/heads would be a guess.
 OWN_HEAD_DIM = (
     ("gemma", "gemma2", "gemma3_text", "gemma3n_text", "gemma4_text", "glm4_moe", "gpt_oss", "llama4_text")
-    + ("mimo_v2_flash", "minimax_m2", "minimax_m3", "minimax_m3_vl_text", "qwen3", "qwen3_5_moe_text")
+    + (
+        "mimo_v2_flash",
+        "ministral3",
+        "nemotron_h",
+        "minimax_m2",
+        "minimax_m3",
+        "minimax_m3_vl_text",
+        "qwen3",
+        "qwen3_5_moe_text",
+    )
     + ("qwen3_5_text", "qwen3_moe", "qwen3_next", "qwen3_vl_moe_text", "qwen3_vl_text", "step3p5")
 )
+
+
+def said(fields, name):
+    """A flag that a configuration may leave out, which means no."""
+    return fields.values[name] is not None and fields.flag(name)
 
 
 def attention(fields, family, window=None, chunked=False):
@@ -74,7 +90,7 @@ def falcon(fields, family):
     heads, width = fields.integer("num_attention_heads"), head_dim(fields, family)
     if fields.values["num_kv_heads"] is None:
         fields.values["num_kv_heads"] = fields.values["num_key_value_heads"]
-    if fields.values["new_decoder_architecture"]:
+    if said(fields, "new_decoder_architecture"):
         kv_heads = fields.integer("num_kv_heads")
     else:
         kv_heads = one_or_all(fields, heads)
@@ -115,7 +131,7 @@ def latent(fields, indexer=None):
 def deepseek(fields, family):
     """MLA, in DeepSeek-V3.2 and GLM-5 with an indexer, which some of the layers may share."""
     count = fields.integer("num_hidden_layers")
-    if fields.values["index_head_dim"] is None:
+    if family not in ("deepseek_v32", "glm_moe_dsa") and fields.values["index_head_dim"] is None:
         return [latent(fields)] * count
     types = fields.texts("indexer_types", null=True) or ["full"] * count
     if len(types) < count or set(types) - {"full", "shared"}:
@@ -129,21 +145,28 @@ def minimax_m3(fields, family):
     """GQA; on the layers that sparse_attention_freq marks, with an index key beside it."""
     layer, count = attention(fields, family), fields.integer("num_hidden_layers")
     sparse = fields.object("sparse_attention_config", null=True)
-    if not sparse or not sparse.get("use_sparse_attention"):
-        return [layer] * count
-    inner = Fields(sparse, "config.json, sparse_attention_config")
-    marks = inner.values.get("sparse_attention_freq")
+    if sparse is None:  # as transformers saves it
+        types = fields.texts("layer_types", null=True) or ["full_attention"] * count
+        if len(types) < count or set(types) - {"full_attention", "minimax_m3_sparse"}:
+            raise CheckpointError(
+                "config.json: layer_types must say full_attention or minimax_m3_sparse, a layer"
+            )
+        marks, inner = [kind != "full_attention" for kind in types], fields
+        names = ("index_head_dim", "index_topk_blocks", "index_block_size")
+    else:
+        inner = Fields(sparse, "config.json, sparse_attention_config")
+        if not inner.flag("use_sparse_attention"):
+            return [layer] * count
+        marks = inner.values.get("sparse_attention_freq")
+        names = ("sparse_index_dim", "sparse_topk_blocks", "sparse_block_size")
     if not isinstance(marks, list) or len(marks) < count:
         raise CheckpointError(
             f"config.json: sparse_attention_freq must mark each of the {count} layers with 0 or 1"
         )
-    indexed = Attention(
-        layer.kv_heads,
-        layer.key_dim,
-        layer.value_dim,
-        index_dim=inner.integer("sparse_index_dim"),
-        index_topk=inner.integer("sparse_topk_blocks") * inner.integer("sparse_block_size"),
-    )
+    if not any(marks[:count]):
+        return [layer] * count
+    dim, blocks, block_size = (inner.integer(name) for name in names)
+    indexed = replace(layer, index_dim=dim, index_topk=blocks * block_size)
     return [indexed if mark else layer for mark in marks[:count]]
 
 

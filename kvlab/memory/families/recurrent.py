@@ -135,11 +135,22 @@ def granite_hybrid(fields, family):
 
 
 def nemotron_h(fields, family):
-    """One letter a layer: M for Mamba-2, * for attention, - and E for an MLP or experts that stand alone."""
-    letters = fields.text("hybrid_override_pattern")
-    if len(letters) < fields.integer("num_hidden_layers") or set(letters) - set("M*-E"):
+    """One letter a layer: M for Mamba-2, * for attention, - and E for an MLP or experts that stand alone.
+
+    Newer files spell them out, in layers_block_type, and may leave the number of layers to that list.
+    """
+    words = fields.texts("layers_block_type", null=True)
+    letters = (
+        fields.text("hybrid_override_pattern") if words is None else [_LETTERS.get(word) for word in words]
+    )
+    if "num_hidden_layers" not in fields:
+        fields.values["num_hidden_layers"] = len(letters)
+    count = fields.integer("num_hidden_layers")
+    if len(letters) < count or set(letters) - set("M*-E"):
         raise CheckpointError(
-            f"config.json: hybrid_override_pattern must be M, *, - or E for each layer; it is {letters!r}"
+            f"config.json: hybrid_override_pattern must be M, *, - or E, or layers_block_type "
+            f"{', '.join(_LETTERS)}, "
+            f"for each of the {count} layers"
         )
     if fields.values["head_dim"] is None:
         fields.values["head_dim"] = fields.values["attention_head_dim"]
@@ -150,15 +161,18 @@ def nemotron_h(fields, family):
             return attention(fields, family)
         return mamba2(fields, *names) if letter == "M" else Layer()
 
-    return from_types(fields, letters[: fields.integer("num_hidden_layers")], one)
+    return from_types(fields, letters[:count], one)
+
+
+_LETTERS = {"mamba": "M", "attention": "*", "mlp": "-", "moe": "E"}
 
 
 def recurrent_gemma(fields, family):
-    blocks = (
-        fields.values["block_types"]
-        or fields.values["_block_types"]
-        or ["recurrent", "recurrent", "attention"]
-    )
+    """Blocks repeat: recurrent, recurrent, attention, unless the file says another order."""
+    names = [name for name in ("block_types", "_block_types") if fields.values[name] is not None]
+    blocks = fields.texts(names[0]) if names else ["recurrent", "recurrent", "attention"]
+    if not blocks or set(blocks) - {"recurrent", "attention"}:
+        raise CheckpointError(f"config.json: {names[0]} is {blocks}; it must list recurrent and attention")
     rule = [SLIDING if block == "attention" else RECURRENT for block in blocks]
     types = layer_types(fields, lambda number: rule[number % len(rule)], known=(SLIDING, RECURRENT))
     window = fields.integer("sliding_window", null=True) or fields.integer("attention_window_size")

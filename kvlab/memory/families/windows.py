@@ -1,7 +1,7 @@
 """Families in which layers differ: some slide, some share, some keep nothing."""
 
 from kvlab.checkpoint import CheckpointError, Fields
-from kvlab.memory.families.heads import attention, checked, head_dim
+from kvlab.memory.families.heads import attention, checked, head_dim, said
 from kvlab.memory.layers import Attention, Compressed, Layer, Shared
 
 FULL, SLIDING, CHUNKED = "full_attention", "sliding_attention", "chunked_attention"
@@ -60,10 +60,13 @@ def all_slide(fields, family):
 
 def upper_slide(fields, family):
     """Qwen: from layer max_window_layers on, if use_sliding_window says so; the window is always stated."""
-    slides = fields.integer("sliding_window", null=True) and fields.values["use_sliding_window"]
-    lowest = fields.integer("max_window_layers", least=0) if slides else None
-    if not slides:
+    if not said(fields, "use_sliding_window") or fields.integer("sliding_window", null=True) is None:
         return [attention(fields, family)] * fields.integer("num_hidden_layers")
+    if family.endswith("_moe") and fields.values["layer_types"] is None:
+        raise CheckpointError(
+            f"config.json: which layers of a {family} slide is not agreed upon: add layer_types"
+        )
+    lowest = fields.integer("max_window_layers", least=0)
     return usual(fields, family, layer_types(fields, lambda number: SLIDING if number >= lowest else FULL))
 
 
@@ -97,7 +100,7 @@ def llama4(fields, family):
 
 
 def smollm3(fields, family):
-    if not fields.values["use_sliding_window"]:
+    if not said(fields, "use_sliding_window"):
         return [attention(fields, family)] * fields.integer("num_hidden_layers")
     return usual(fields, family, layer_types(fields, None))
 
@@ -131,7 +134,7 @@ def gemma4(fields, family):
         if kind == SLIDING:
             return attention(fields, family, fields.integer("sliding_window"))
         kv_heads = fields.integer("num_key_value_heads")
-        if fields.values["attention_k_eq_v"]:
+        if said(fields, "attention_k_eq_v"):
             kv_heads = fields.integer("num_global_key_value_heads", null=True) or kv_heads
         width = fields.integer("global_head_dim")
         return checked(heads, Attention(kv_heads, width, width))
@@ -165,10 +168,10 @@ def step(fields, family):
     inner = Fields(fields.values | other, "config.json, attention_other_setting")
 
     def one(kind):
-        said, window = (inner, fields.integer("sliding_window")) if kind == SLIDING else (fields, None)
-        width = head_dim(said, family)
-        layer = Attention(said.integer("num_attention_groups"), width, width, window)
-        return checked(said.integer("num_attention_heads"), layer)
+        own, window = (inner, fields.integer("sliding_window")) if kind == SLIDING else (fields, None)
+        width = head_dim(own, family)
+        layer = Attention(own.integer("num_attention_groups"), width, width, window)
+        return checked(own.integer("num_attention_heads"), layer)
 
     return from_types(fields, layer_types(fields, None), one)
 
@@ -181,13 +184,14 @@ def nemotron_nas(fields, family):
     width, layers = head_dim(fields, family), []
     for number, block in enumerate(blocks):
         where = f"config.json, block_configs[{number}]"
-        said = Fields(
-            {"no_op": False, "replace_with_linear": False} | Fields(block, where).object("attention"), where
-        )
-        if said.values["no_op"] or said.values["replace_with_linear"]:
+        if not isinstance(block, dict):
+            raise CheckpointError(f"{where} must be an object")
+        unsaid = {"no_op": None, "replace_with_linear": None}
+        own = Fields(unsaid | Fields(block, where).object("attention"), where)
+        if said(own, "no_op") or said(own, "replace_with_linear"):
             layers.append(Layer())
             continue
-        group = said.integer("n_heads_in_group")
+        group = own.integer("n_heads_in_group")
         if heads % group:
             raise CheckpointError(f"{where}: {heads} query heads do not divide into groups of {group}")
         layers.append(Attention(heads // group, width, width))
@@ -216,9 +220,19 @@ def deepseek_v4(fields, family):
     return from_types(fields, ratios[:count], one)
 
 
+QWEN = (
+    "qwen2",
+    "qwen2_5_vl",
+    "qwen2_5_vl_text",
+    "qwen2_moe",
+    "qwen2_vl",
+    "qwen2_vl_text",
+    "qwen3",
+    "qwen3_moe",
+)
 READERS = {
-    **dict.fromkeys(("mistral", "mixtral", "phi3", "phimoe", "starcoder2"), all_slide),
-    **dict.fromkeys(("qwen2", "qwen2_moe", "qwen3", "qwen3_moe"), upper_slide),
+    **dict.fromkeys(("ministral3", "mistral", "mixtral", "phi3", "phimoe", "starcoder2"), all_slide),
+    **dict.fromkeys(QWEN, upper_slide),
     "cohere2": pattern(4),
     "deepseek_v4": deepseek_v4,
     "gemma2": lambda fields, family: usual(fields, family, layer_types(fields, every(2, 1))),

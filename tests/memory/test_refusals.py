@@ -1,0 +1,258 @@
+"""What is not understood in full is refused, in a sentence that names the value, the limit and the remedy."""
+
+import json
+import math
+
+import pytest
+
+from kvlab.checkpoint import CheckpointError
+from kvlab.memory import FAMILIES, ModelSpec, UnknownArchitecture, kv_bytes, models
+
+LLAMA = {
+    **{"model_type": "llama", "num_hidden_layers": 4, "hidden_size": 48},
+    **{"num_attention_heads": 6, "num_key_value_heads": 2},
+}
+FULL, SLIDING = "full_attention", "sliding_attention"
+
+
+def refused(says, config, error=CheckpointError):
+    with pytest.raises(error, match=says) as caught:
+        ModelSpec.from_config(config)
+    return str(caught.value)
+
+
+def changed(*absent, **fields):
+    return {name: value for name, value in (LLAMA | fields).items() if name not in absent}
+
+
+@pytest.mark.parametrize("family", ["mamba", "t5", "bert", "LLAMA", "whisper", "", "llama "])
+def test_an_unknown_architecture(family):
+    text = refused(
+        f"model_type '{family}'.*Known: .*by hand", changed(model_type=family), UnknownArchitecture
+    )
+    assert all(known in text for known in FAMILIES) and "ModelSpec.uniform(layers=" in text
+
+
+@pytest.mark.parametrize(
+    "config", [changed("model_type"), {}, {"text_config": None}, {"text_config": [LLAMA]}]
+)
+def test_no_architecture_at_all(config):
+    refused("does not say its model_type", config, UnknownArchitecture)
+
+
+def test_an_architecture_that_only_the_inner_part_says():
+    assert ModelSpec.from_config({"text_config": LLAMA}).layers == ModelSpec.from_config(LLAMA).layers
+
+
+@pytest.mark.parametrize("family", [["llama"], {"a": 1}, 5, True, ["x"]])
+def test_an_architecture_that_is_no_name(family):
+    refused("model_type", changed(model_type=family), UnknownArchitecture)
+
+
+def test_an_unknown_architecture_inside_another():
+    config = {"model_type": "some_vl", "text_config": changed(model_type="mamba")}
+    refused("model_type 'mamba'", config, UnknownArchitecture)
+    config = {"model_type": "some_vl", "text_config": changed("model_type")}
+    refused("model_type 'some_vl_text'", config, UnknownArchitecture)
+
+
+SIZES = ["num_hidden_layers", "num_attention_heads", "num_key_value_heads", "head_dim", "hidden_size"]
+
+
+@pytest.mark.parametrize("value", [0, -4, 4.0, "4", True, [4], {}, math.nan])
+@pytest.mark.parametrize("name", SIZES)
+def test_sizes_are_positive_whole_numbers(name, value):
+    config = changed(**{name: value}) | ({"head_dim": None} if name == "hidden_size" else {})
+    text = refused(f"config.json: {name} is .*; it must be an integer, 1 or more", config)
+    assert str(value) in text or isinstance(value, float)
+
+
+@pytest.mark.parametrize("name", ["num_hidden_layers", "num_attention_heads", "hidden_size"])
+@pytest.mark.parametrize("absent", [True, False])
+def test_sizes_are_there(name, absent):
+    refused(name, changed(name) if absent else changed(**{name: None}))
+
+
+@pytest.mark.parametrize(
+    ("family", "fields", "says"),
+    [
+        ("falcon", {"num_kv_heads": 6}, "does not say multi_query: .*Add it"),
+        ("gpt_bigcode", {}, "does not say multi_query: .*Add it"),
+        ("falcon", {"new_decoder_architecture": True, "num_key_value_heads": None}, "num_kv_heads is null"),
+        ("qwen3", {}, "does not say head_dim, which qwen3 models choose freely: add"),
+        ("gemma2", {"sliding_window": 5}, "does not say head_dim"),
+        ("gemma2", {"head_dim": 8}, "sliding_window is null"),
+        (
+            "cohere",
+            {"num_key_value_heads": None},
+            "num_key_value_heads, in which cohere models differ: add it",
+        ),
+        (
+            "smollm3",
+            {"use_sliding_window": True, "sliding_window": 5},
+            "layer_types, which this family needs",
+        ),
+        ("granitemoehybrid", {}, "does not say layer_types"),
+        ("deepseek_v3", {"kv_lora_rank": 20, "qk_rope_head_dim": 6, "v_head_dim": 8}, "qk_nope_head_dim"),
+        ("deepseek_v3", {"qk_rope_head_dim": 6}, "kv_lora_rank"),
+        ("deepseek_v4", {"head_dim": 8, "sliding_window": 5}, "compress_ratios must say 0, 4 or 128"),
+        ("mimo_v2_flash", {"head_dim": 8}, "hybrid_layer_pattern must mark each of the 4 layers"),
+        ("kimi_linear", {}, "linear_attn_config"),
+        ("nemotron-nas", {}, "block_configs must describe the attention of every layer"),
+    ],
+)
+def test_what_a_family_has_to_say(family, fields, says):
+    refused(says, changed(model_type=family, **fields))
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ({"head_dim": None, "hidden_size": 50}, "hidden_size 50 does not divide into 6 heads"),
+        ({"num_key_value_heads": 4}, "6 query heads cannot share 4 KV heads evenly: one is wrong"),
+        ({"num_key_value_heads": 12}, "6 query heads cannot share 12 KV heads evenly"),
+        ({"n_layer": 5}, "contradicts itself: .*'num_hidden_layers': 4, 'n_layer': 5"),
+        ({"n_head": 3}, "contradicts itself: .*'n_head': 3"),
+        ({"n_embd": 64}, "contradicts itself: .*'n_embd': 64"),
+        ({"dtype": "float16", "torch_dtype": "bfloat16"}, "contradicts itself: .*'dtype': 'float16'"),
+        ({"num_experts": 4, "num_local_experts": 8}, "contradicts itself"),
+        ({"torch_dtype": "float64"}, "unknown dtype 'float64'; known: fp32, bf16"),
+        ({"torch_dtype": 16}, "dtype is 16; it must be a string"),
+        ({"max_position_embeddings": 0}, "max_position_embeddings is 0"),
+        ({"max_position_embeddings": "4096"}, "max_position_embeddings is '4096'"),
+    ],
+)
+def test_contradictions(fields, says):
+    refused(says, changed(**fields))
+
+
+def test_spellings_that_agree():
+    assert ModelSpec.from_config(changed(n_layer=4, n_head=6, n_embd=48)).layers
+    assert ModelSpec.from_config(changed(n_layer=None)).layers
+
+
+@pytest.mark.parametrize(
+    ("types", "says"),
+    [
+        ([FULL] * 3, "layer_types has 3 entries for 4 layers"),
+        ([], "layer_types has 0 entries for 4 layers"),
+        ([FULL, "global", SLIDING, FULL], f"layer_types global not known here; known: {FULL}, {SLIDING}"),
+        ([FULL, "linear_attention", SLIDING, FULL], "layer_types linear_attention not known here"),
+        ([FULL, None, SLIDING, FULL], "layer_types is .*; it must be a list of strings"),
+        ([FULL, 1, SLIDING, FULL], "must be a list of strings"),
+        ("full_attention", "must be a list of strings"),
+        ({"0": FULL}, "must be a list of strings"),
+    ],
+)
+@pytest.mark.parametrize("family", ["gemma2", "gpt_oss", "olmo3"])
+def test_layer_types_too_short_or_strange(family, types, says):
+    refused(says, changed(model_type=family, head_dim=8, sliding_window=5, layer_types=types))
+
+
+def test_differences_by_layer_are_not_overlooked():
+    """transformers 5 may override fields of single layers, in any family."""
+    overrides = {"1": {"num_key_value_heads": 6}}
+    try:
+        layers = ModelSpec.from_config(changed(per_layer_config=overrides)).layers
+    except CheckpointError as error:
+        assert "per_layer_config" in str(error)
+    else:
+        assert [layer.kv_heads for layer in layers] == [2, 6, 2, 2]
+    assert ModelSpec.from_config(changed(per_layer_config={})) == ModelSpec.from_config(LLAMA)
+
+
+def test_a_family_whose_layers_cannot_be_told_apart_is_not_guessed():
+    """With the window on, transformers slides every other layer of Qwen2-MoE below max_window_layers, and of
+    Qwen3-MoE every layer; Qwen2's own rule, those from max_window_layers on, is that of neither."""
+    fields = {"use_sliding_window": True, "sliding_window": 5, "max_window_layers": 2, "head_dim": 8}
+    for family, theirs in (("qwen2_moe", [5, None, None, None]), ("qwen3_moe", [5, 5, 5, 5])):
+        try:
+            layers = ModelSpec.from_config(changed(model_type=family, **fields)).layers
+        except CheckpointError:
+            continue
+        assert [layer.window for layer in layers] == theirs
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "this is no JSON .*: paste a whole config.json"),
+        ("{", "this is no JSON"),
+        ("{'model_type': 'llama'}", "this is no JSON"),
+        ("model_type: llama", "this is no JSON"),
+        ("[]", "this is a JSON list: paste a whole config.json"),
+        ("null", "this is a JSON NoneType"),
+        ('"llama"', "this is a JSON str"),
+        ('"num_hidden_layers": 4', "this is no JSON"),
+    ],
+)
+def test_text_that_is_no_config(text, says):
+    with pytest.raises(ValueError, match=says):
+        ModelSpec.from_json(text)
+
+
+def test_text_nested_too_deeply():
+    with pytest.raises(ValueError, match="JSON"):
+        ModelSpec.from_json("[" * 100_000)
+
+
+@pytest.mark.parametrize("config", [None, 5, [LLAMA], b"config.json", json])
+def test_what_is_no_config_at_all(config):
+    with pytest.raises(TypeError, match="from_config was given .*; it takes a dict or a path"):
+        ModelSpec.from_config(config)
+
+
+def test_files(tmp_path):
+    file = tmp_path / "config.json"
+    refused("config.json is missing", tmp_path)
+    refused("config.json is missing", str(file))
+    for content, says in (("{", "is not valid JSON"), ("[]", "holds a list"), ("null", "holds null")):
+        file.write_text(content, encoding="utf-8")
+        refused(f"config.json {says}", tmp_path)
+    file.write_bytes(b"\xff\xfe{")
+    refused("is not UTF-8", file)
+    file.write_text("﻿" + json.dumps(LLAMA), encoding="utf-8")  # a byte-order mark
+    assert ModelSpec.from_config(tmp_path).layers == ModelSpec.from_config(LLAMA).layers
+
+
+@pytest.mark.parametrize("parameters", [0, -1, 7e9, True, "7B"])
+def test_parameters_are_a_whole_number(parameters):
+    spec = ModelSpec.from_config(LLAMA)
+    with pytest.raises((TypeError, ValueError), match="parameters is"):
+        spec.with_parameters(parameters)
+    with pytest.raises((TypeError, ValueError), match="active_parameters is"):
+        spec.with_parameters(10, parameters)
+    with pytest.raises(ValueError, match="active_parameters"):
+        spec.with_parameters(10, 11)
+
+
+def test_a_config_is_not_changed_by_reading_it():
+    for row in models().values():
+        before = json.dumps(row["config"])
+        ModelSpec.from_config(row["config"])
+        assert json.dumps(row["config"]) == before
+
+
+@pytest.mark.parametrize("junk", [None, 5, [], {}, ["fp8"], "?"])
+def test_junk_in_how_weights_are_quantised(junk):
+    for quantization in (junk, {"quant_method": junk}):
+        spec = ModelSpec.from_config(changed(quantization_config=quantization))
+        assert spec.layers == ModelSpec.from_config(LLAMA).layers
+
+
+JUNK = [None, "x", "false", "", [], {}, -1, 0, True, 1.5, math.nan, [[]], [{}], [None], ["x"], [5], {"a": 1}]
+ONE_A_FAMILY = {row["config"]["model_type"]: row["config"] for row in models().values()}
+
+
+@pytest.mark.parametrize("family", sorted(ONE_A_FAMILY))
+def test_junk_in_any_field_is_read_or_refused_and_never_a_crash(family):
+    config = ONE_A_FAMILY[family]
+    more = ["text_config", "num_key_value_heads", "layer_types", "use_sliding_window", "block_types", "dtype"]
+    for name in {*config, *more}:
+        for junk in JUNK:
+            try:
+                kv_bytes(ModelSpec.from_config(config | {name: junk}), 10)
+            except ValueError as error:
+                assert len(str(error)) > 20 and "\n" not in str(error), (name, junk)
+            except Exception as error:
+                raise AssertionError(f"{name} = {junk!r}: {type(error).__name__}: {error}") from error
