@@ -108,7 +108,13 @@ def test_compressed_rows_by_hand():
 def test_a_layer_of_nothing():
     layer = Layer()
     assert layer.kind == "no attention" and not layer.grows
-    assert layer.held_bytes(1000, BF16) == layer.read_bytes(1000, BF16) == layer.visible(1000) == layer.row_flops(16) == 0
+    assert (
+        layer.held_bytes(1000, BF16)
+        == layer.read_bytes(1000, BF16)
+        == layer.visible(1000)
+        == layer.row_flops(16)
+        == 0
+    )
 
 
 STATE = State(6, 60, 3, 240, BF16, FORMATS["fp32"], groups=2, group_channels=14)

@@ -83,6 +83,7 @@ PLAIN |= {"intermediate_size": 40, "max_position_embeddings": LIMIT}
 EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 24}
 LOCAL_EXPERTS = {"num_local_experts": 4, "num_experts_per_tok": 2}
 SLIDES = {"sliding_window": WINDOW, "num_hidden_layers": 5}
+THREE_AXES = {"rope_parameters": {"rope_type": "default", "rope_theta": 1e4, "mrope_section": [1, 1, 2]}}
 UPPER = {"sliding_window": WINDOW, "max_window_layers": 3}
 # Families that the catalogue has no model of, and windows that it has only switched off.
 MORE = {
@@ -99,8 +100,8 @@ MORE = {
     "phimoe": PLAIN | LOCAL_EXPERTS | {"sliding_window": WINDOW},
     "qwen2 with its window on": PLAIN | UPPER | {"use_sliding_window": True},
     "qwen2 with its window off": PLAIN | UPPER | {"use_sliding_window": False},
-    "qwen2_vl_text": PLAIN | UPPER | {"use_sliding_window": True},
-    "qwen2_5_vl_text": PLAIN | UPPER | {"use_sliding_window": True},
+    "qwen2_vl_text": PLAIN | UPPER | THREE_AXES | {"use_sliding_window": True},
+    "qwen2_5_vl_text": PLAIN | UPPER | THREE_AXES | {"use_sliding_window": True},
     "qwen2_moe": PLAIN | EXPERTS | {"shared_expert_intermediate_size": 24},
     "qwen3 with its window on": PLAIN | UPPER | {"use_sliding_window": True, "head_dim": 10},
     "qwen3_vl_text": PLAIN | {"head_dim": 10},
