@@ -3,7 +3,6 @@
 from kvlab.exercises.exercise import exercise
 from kvlab.exercises.questions import RECALL, Option, Recall
 
-
 _FULL = {"kind": "full", "kv_heads": 2, "key_dim": 5, "value_dim": 5}
 _WIDE = {"kind": "full", "kv_heads": 3, "key_dim": 7, "value_dim": 4}
 _SLIDING = {"kind": "sliding", "kv_heads": 4, "key_dim": 6, "value_dim": 6, "window": 9}

@@ -111,6 +111,7 @@ def test_what_a_family_has_to_say(family, fields, says):
         ({"head_dim": None, "hidden_size": 50}, "hidden_size 50 does not divide into 6 heads"),
         ({"num_key_value_heads": 4}, "6 query heads cannot share 4 KV heads evenly: one is wrong"),
         ({"num_key_value_heads": 12}, "6 query heads cannot share 12 KV heads evenly"),
+        ({"num_hidden_layers": 10**30}, "num_hidden_layers is above 10,000"),
         ({"n_layer": 5}, "contradicts itself: .*'num_hidden_layers': 4, 'n_layer': 5"),
         ({"n_head": 3}, "contradicts itself: .*'n_head': 3"),
         ({"n_embd": 64}, "contradicts itself: .*'n_embd': 64"),

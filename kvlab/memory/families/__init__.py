@@ -10,6 +10,7 @@ from kvlab.memory.families import heads, recurrent, windows
 from kvlab.memory.formats import FORMATS, format_named
 
 _READERS = {**heads.READERS, **windows.READERS, **recurrent.READERS}
+MOST_LAYERS = 10_000
 FAMILIES = tuple(sorted(_READERS))  # the values of model_type that are known
 
 # Other spellings of one thing, the usual one first.
@@ -52,6 +53,8 @@ def read_config(config):
         )
     quantization = inner.get("quantization_config") or config.get("quantization_config")
     fields = Fields(dict.fromkeys(_OPTIONAL) | _respelled(inner), "config.json")
+    if "num_hidden_layers" in fields and fields.integer("num_hidden_layers") > MOST_LAYERS:
+        raise CheckpointError(f"config.json: num_hidden_layers is above {MOST_LAYERS:,}: that is no model")
     notes = []
     if extra := fields.values["num_nextn_predict_layers"] or fields.values["mtp_num_hidden_layers"]:
         notes.append(

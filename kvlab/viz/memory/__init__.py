@@ -1,15 +1,24 @@
 """Pictures of what a cache costs: a device's memory, a strip of layers, lines against tokens, a roofline.
 
-SVG and HTML strings for the widgets, matplotlib pictures for the page. They take numbers and words that are
-ready to be shown; what a cache costs is computed elsewhere.
+They take numbers and words that are ready to be shown; what a cache costs is computed elsewhere. Each is a
+:class:`~kvlab.viz.memory.sheet.Sheet`, which gives an SVG string for a widget and a PNG for the page.
 """
 
-from kvlab.viz.memory.answer import Fact, answer_page, grouped, milliseconds, per_second, times
-from kvlab.viz.memory.device import device_bar_svg, layer_strip_svg
-from kvlab.viz.memory.figures import calculator_figure, lines_figure, roofline_figure
-from kvlab.viz.memory.lines import Line, lines_svg
+from kvlab.viz.memory.device import device_bar, layer_strip
+from kvlab.viz.memory.lines import Line, lines_chart, plain
 from kvlab.viz.memory.looks import KINDS, PARTS
-from kvlab.viz.memory.roofline import Bar, Point, roofline_svg, step_bars_svg
+from kvlab.viz.memory.pages import (
+    Fact,
+    answer_page,
+    grouped,
+    milliseconds,
+    per_second,
+    refusal,
+    side_by_side,
+    times,
+)
+from kvlab.viz.memory.roofline import Bar, Point, roofline, step_bars
+from kvlab.viz.memory.sheet import Sheet, heading, together
 
 __all__ = [
     "KINDS",
@@ -18,17 +27,20 @@ __all__ = [
     "Fact",
     "Line",
     "Point",
+    "Sheet",
     "answer_page",
-    "calculator_figure",
-    "device_bar_svg",
+    "device_bar",
     "grouped",
-    "layer_strip_svg",
-    "lines_figure",
-    "lines_svg",
+    "heading",
+    "layer_strip",
+    "lines_chart",
     "milliseconds",
     "per_second",
-    "roofline_figure",
-    "roofline_svg",
-    "step_bars_svg",
+    "plain",
+    "refusal",
+    "roofline",
+    "side_by_side",
+    "step_bars",
     "times",
+    "together",
 ]

@@ -4,12 +4,12 @@ import math
 from dataclasses import dataclass
 
 from kvlab.viz.memory.looks import MARKS, SERIES
-from kvlab.viz.memory.svg import Drawing, width_of
-from kvlab.viz.show import GREY, INK, PALE
+from kvlab.viz.memory.sheet import Sheet, width_of
+from kvlab.viz.show import GREY, INK
 
 WIDTH, HEIGHT = 800, 430
-LEFT, TOP, BOTTOM = 70, 34, 44
-APART = 16  # pixels between the names at the lines' ends
+LEFT, TOP, BOTTOM = 70, 46, 46
+APART = 17  # pixels between the names at the lines' ends
 MOST = len(SERIES)
 
 
@@ -26,34 +26,36 @@ class Line:
     limit: int | None = None
 
 
-def lines_svg(lines, tokens, unit, title):
-    """lines: at most MOST Lines over the same tokens. tokens: the chosen length. unit: (name, bytes)."""
+def lines_chart(lines, tokens, unit, title):
+    """lines: at most MOST Lines. tokens: the chosen length. unit: (name, bytes) -> Sheet."""
+    if not lines:
+        raise ValueError("no line to draw")
     if len(lines) > MOST:
         raise ValueError(f"{len(lines)} lines cannot be told apart; draw {MOST} at most")
-    right = WIDTH - 24 - max((width_of(line.name, 12.5, True) for line in lines), default=0)
-    drawing = Drawing(WIDTH, HEIGHT, f"{title}. At {tokens:,} tokens: {chosen_words(lines, unit)}")
-    drawing.text(12, 17, title, size=13, bold=True)
-    across, up = scales(lines, right)
+    right = WIDTH - 24 - max(width_of(line.name, 12.5) for line in lines)
+    sheet = Sheet(WIDTH, HEIGHT, f"{title}. At {tokens:,} tokens: {chosen_words(lines, unit)}")
+    sheet.text(12, 17, title, size=13, bold=True)
+    across, up = scales(lines, tokens, right)
     for tick in ticks(*up.ends, 10, unit[1]):
         y = up(tick)
-        drawing.line(LEFT, y, right, y)
-        drawing.text(LEFT - 8, y + 4, plain(tick / unit[1]), anchor="end", fill=GREY)
+        sheet.line(LEFT, y, right, y)
+        sheet.text(LEFT - 8, y + 4, plain(tick / unit[1]), anchor="end", fill=GREY)
     for tick in ticks(*across.ends, 4, 1):
         x = across(tick)
-        drawing.line(x, TOP, x, HEIGHT - BOTTOM)
-        drawing.text(x, HEIGHT - BOTTOM + 16, f"{tick:,.0f}", anchor="middle", fill=GREY, size=11.5)
-    drawing.text((LEFT + right) / 2, HEIGHT - 8, "tokens of one text", anchor="middle")
-    drawing.text(15, (TOP + HEIGHT - BOTTOM) / 2, unit[0], anchor="middle", turn=-90)
+        sheet.line(x, TOP, x, HEIGHT - BOTTOM)
+        sheet.text(x, HEIGHT - BOTTOM + 17, f"{tick:,.0f}", anchor="middle", fill=GREY, size=11.5)
+    sheet.text((LEFT + right) / 2, HEIGHT - 7, "tokens of one text", anchor="middle")
+    sheet.text(16, (TOP + HEIGHT - BOTTOM) / 2, unit[0], anchor="middle", turn=-90)
     at = across(tokens)
-    drawing.line(at, TOP, at, HEIGHT - BOTTOM, INK, 1.5, dash="4 3")
+    sheet.line(at, TOP, at, HEIGHT - BOTTOM, INK, 1.5, dash=(4, 3))
     for line, color in zip(lines, SERIES, strict=False):
-        _curve(drawing, line, color, across, up)
+        _curve(sheet, line, color, across, up)
     for line, color, mark in zip(lines, SERIES, MARKS, strict=False):
-        drawing.mark(at, up(line.chosen), color, mark, radius=5.5, tip=f"{line.name}: {line.chosen:,} bytes")
-    _names(drawing, lines, right, up)
+        sheet.mark(at, up(line.chosen), color, mark, radius=5.5, tip=f"{line.name}: {line.chosen:,} bytes")
+    _names(sheet, lines, right, up)
     anchor = "end" if at > (LEFT + right) / 2 else "start"
-    drawing.text(at, TOP - 5, f"{tokens:,} tokens", anchor=anchor, bold=True)
-    return str(drawing)
+    sheet.text(at, TOP - 6, f"{tokens:,} tokens", anchor=anchor, bold=True)
+    return sheet
 
 
 def chosen_words(lines, unit):
@@ -62,23 +64,25 @@ def chosen_words(lines, unit):
 
 
 class Scale:
-    """Logarithmic, from a range of values to a range of pixels."""
+    """Logarithmic, from a range of values to a range of pixels; a value outside is taken to the edge."""
 
     def __init__(self, low, high, start, end):
         self.ends, self.start, self.end = (low, high), start, end
 
     def __call__(self, value):
         low, high = map(math.log, self.ends)
-        return self.start + (self.end - self.start) * (math.log(max(value, self.ends[0])) - low) / (high - low)
+        share = (math.log(min(max(value, self.ends[0]), self.ends[1])) - low) / (high - low)
+        return self.start + (self.end - self.start) * share
 
 
-def scales(lines, right):
+def scales(lines, tokens, right):
     """Scales that hold all points, with some room above and below."""
-    points = [point for line in lines for point in line.points] or [(1, 1), (2, 2)]
-    lengths, amounts = zip(*points, strict=True)
+    points = [point for line in lines for point in line.points]
+    lengths = [length for length, _ in points]
+    amounts = [amount for _, amount in points] + [line.chosen for line in lines]
     low = min((amount for amount in amounts if amount), default=1)
-    across = Scale(min(lengths), max(lengths), LEFT, right)
-    return across, Scale(low / 1.4, max(max(amounts), 2 * low) * 1.4, HEIGHT - BOTTOM, TOP)
+    across = Scale(min(*lengths, tokens), max(*lengths, tokens), LEFT, right)
+    return across, Scale(low / 1.4, max(*amounts, 2 * low) * 1.4, HEIGHT - BOTTOM, TOP)
 
 
 def ticks(low, high, base, unit):
@@ -97,28 +101,26 @@ def plain(value):
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
-def _curve(drawing, line, color, across, up):
+def _curve(sheet, line, color, across, up):
     limit = line.limit or math.inf
     within = [point for point in line.points if point[0] <= limit]
     beyond = [point for point in line.points if point[0] >= (within[-1][0] if within else 0)]
-    for points, width, dash in ((within, 2.4, ""), (beyond, 1.6, "1.5 4")):
-        steps = [f"{across(tokens):.1f} {up(amount):.1f}" for tokens, amount in points]
-        drawing.path("M" + "L".join(steps) if len(steps) > 1 else "", color, width, dash=dash, cap="round")
+    for points, width, dash in ((within, 2.4, ()), (beyond, 1.8, (2, 4))):
+        sheet.strokes([[(across(tokens), up(amount)) for tokens, amount in points]], color, width, dash)
 
 
-def _names(drawing, lines, right, up):
+def _names(sheet, lines, right, up):
     """The names, as near to their lines' ends as leaves them readable, with a thread to the end."""
     ends = [up(line.points[-1][1]) for line in lines]
-    for line, color, mark, end, y in zip(
-        lines, SERIES, MARKS, ends, spread(ends, APART, TOP, HEIGHT - BOTTOM), strict=False
-    ):
-        drawing.path(f"M{right:.1f} {end:.1f}L{right + 8:.1f} {y:.1f}", color, 1)
-        drawing.mark(right + 12, y, color, mark, radius=3.6)
-        drawing.text(right + 19, y + 4, line.name, fill=INK, size=12.5)
+    places = spread(ends, APART, TOP + 4, HEIGHT - BOTTOM - 4)
+    for line, color, mark, end, y in zip(lines, SERIES, MARKS, ends, places, strict=False):
+        sheet.line(right, end, right + 9, y, color)
+        sheet.mark(right + 12, y, color, mark, radius=4)
+        sheet.text(right + 20, y + 4.5, line.name, size=12.5)
 
 
 def spread(places, apart, low, high):
-    """Places moved as little as needed so that neighbours are ``apart`` and all lie in [low, high]."""
+    """Places moved so that neighbours are ``apart`` and all lie from ``low`` to ``high``, order kept."""
     order = sorted(range(len(places)), key=lambda i: places[i])
     moved, last = list(places), low - apart
     for i in order:
@@ -127,6 +129,3 @@ def spread(places, apart, low, high):
     for i in reversed(order):
         last = moved[i] = min(moved[i], last - apart)
     return moved
-
-
-__all__ = ["MOST", "PALE", "Line", "Scale", "chosen_words", "lines_svg", "plain", "scales", "spread", "ticks"]

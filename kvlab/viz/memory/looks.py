@@ -29,7 +29,7 @@ PARTS = {
     "keys and values": Look(BLUE),
     "pool": Look(SKY, "/", INK),
     "free": Look(WHITE, "", INK),
-    "too much": Look(VERMILION, "x"),
+    "too much": Look(WHITE, "/", VERMILION),
 }
 
 KINDS = {

@@ -17,7 +17,7 @@ class Question:
     weights_dtype: str | None = None
     device: str = "NVIDIA H100 SXM"
     tp: int = 1
-    page: int | None = None
+    page_size: int | None = None
     reserve: float = 0.1
 
 
@@ -25,7 +25,8 @@ class Question:
 class Answer:
     """All of it on one rank, but ``exact``, which is all ranks together. None where nothing can be said.
 
-    ``parts`` are the bytes of a device's memory: weights, reserve, states, keys and values, pool, free.
+    ``parts`` are the bytes of a device's memory: weights, reserve, states, keys and values, pool, free,
+    and what is too much for it.
     """
 
     question: Question
@@ -33,6 +34,7 @@ class Answer:
     cost: object
     capacity: int
     parts: dict
+    free: int | None
     pool: object
     fits: int | None
     longest: int | None
@@ -50,13 +52,9 @@ class Answer:
         return self.spec.parameters is not None
 
 
-def spec_of(model):
-    return model if isinstance(model, memory.ModelSpec) else memory.ModelSpec.named(model)
-
-
 def answer(question):
-    """Raises ValueError or TypeError, in words, for what has no answer."""
-    spec = spec_of(question.model)
+    """Raises ValueError, in words, for what has no answer."""
+    spec = memory.spec_of(question.model)
     tokens, sequences, dtype, tp = question.tokens, question.sequences, question.dtype, question.tp
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -65,18 +63,18 @@ def answer(question):
     copies = memory.replicated(spec, tp)
     if copies > 1:
         said.append(
-            f"there are fewer KV heads than ranks: {copies} ranks keep the same keys and values, and each copy "
-            "is paid for"
+            f"there are fewer KV heads than ranks: {copies} ranks keep copies of the same keys and values, "
+            "and each copy takes memory"
         )
     quiet = replace(spec, max_tokens=None)  # said once
-    page = question.page
+    page = question.page_size
     pool = memory.allocation(quiet, tokens, sequences, dtype, tp, page) if page else None
     naive = memory.naive_bytes(spec, tokens, sequences, dtype)
     capacity = memory.device(question.device).memory_bytes
-    fits = longest = outgrows = step = None
+    free = fits = longest = outgrows = step = None
     if spec.parameters is None:
         parts = _parts(question, spec, cost, pool, 0, None)
-        said.append("how many parameters it has is not known, so its weights are not drawn: fill in parameters")
+        said.append("how many parameters it has is not known, so its weights are left out: say how many")
     else:
         weights = memory.weight_bytes(spec, question.weights_dtype, tp)
         free = memory.free_bytes(spec, question.device, question.weights_dtype, tp, question.reserve)
@@ -84,9 +82,11 @@ def answer(question):
         fits = memory.fits_sequences(quiet, tokens, free, dtype, tp, page)
         longest = memory.longest(spec, free, max(1, sequences), dtype, tp, page) if free > 0 else 0
         outgrows = memory.outgrows(spec, max(1, sequences), dtype, question.weights_dtype, tp)
-        step = memory.decode(spec, tokens, question.device, max(1, sequences), dtype, question.weights_dtype, tp)
+        step = memory.decode(
+            spec, tokens, question.device, max(1, sequences), dtype, question.weights_dtype, tp
+        )
     return Answer(
-        question, spec, cost, capacity, parts, pool, fits, longest, outgrows, step, naive, tuple(said)
+        question, spec, cost, capacity, parts, free, pool, fits, longest, outgrows, step, naive, tuple(said)
     )
 
 
@@ -104,4 +104,5 @@ def _parts(question, spec, cost, pool, weights, free):
         "keys and values": cost.bytes_per_rank - states,
         "pool": held - cost.bytes_per_rank,
         "free": max(0, free - held),
+        "too much": max(0, held - free),
     }

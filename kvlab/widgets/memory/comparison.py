@@ -11,26 +11,26 @@ from kvlab.viz import memory as viz
 from kvlab.viz.memory.lines import MOST
 from kvlab.viz.show import Shown, Table
 from kvlab.widgets.memory import controls
-from kvlab.widgets.memory.answers import spec_of
 
-MODELS = ("Llama-2-7B", "Llama-3.1-8B", "Gemma-3-12B", "DeepSeek-V3", "Qwen3-Next-80B-A3B")
+MODELS = ("Llama-2-7B", "Llama-3.1-8B", "Gemma-3-27B", "DeepSeek-V3", "Qwen3-Next-80B-A3B")
 FROM, TO = 2**7, 2**20  # tokens that are drawn
 
 
 class ArchitectureComparison(Shown):
     """Bytes of cache against tokens, one line a model, and the exact bytes at one length.
 
-    models: catalogue names or ModelSpecs. dtype: one for all, or None, each model's own.
+    models: catalogue names, paths or ModelSpecs. dtype: one for all, or None, each model's own.
     """
 
     def __init__(self, models=MODELS, tokens=32768, dtype=None, units="binary"):
-        self.models, self.tokens, self.dtype, self.units = tuple(models), tokens, dtype, units
-        self.curves = {}  # (model, dtype) -> its points; a slider's move draws none of them anew
-        self.rows(self.models, tokens, dtype, units)
+        self.models = tuple(dict.fromkeys(map(controls.given, models)))
+        self.tokens, self.dtype, self.units = tokens, dtype, units
+        self.curves = {}  # (model, dtype) -> its points; a slider's move computes none of them anew
+        self.first = self.table(self.models, tokens, dtype, units)  # a wrong name fails here
 
     def line(self, model, tokens, dtype):
         """A Line of the picture."""
-        spec = spec_of(model)
+        spec = memory.spec_of(model)
         endless = replace(spec, max_tokens=None)
         if (spec, dtype) not in self.curves:
             lengths = [each for each in controls.stops() if FROM <= each <= TO]
@@ -46,13 +46,13 @@ class ArchitectureComparison(Shown):
             try:
                 lines.append(self.line(model, tokens, dtype))
             except ValueError as error:
-                refused.append(f"{spec_of(model).name}: {error}")
+                refused.append(f"{memory.spec_of(model).name}: {error}")
         return lines, refused
 
     def rows(self, models, tokens, dtype, units):
         rows = []
         for model in models:
-            spec = spec_of(model)
+            spec = memory.spec_of(model)
             kinds = ", ".join(f"{count} {kind}" for kind, count in spec.kinds().items())
             try:
                 with warnings.catch_warnings():
@@ -66,59 +66,74 @@ class ArchitectureComparison(Shown):
             rows.append((spec.name, kinds, cost.dtype, *numbers, shown))
         return rows
 
-    def table(self, models=None, tokens=None, dtype=None, units=None):
-        models = self.models if models is None else models
-        tokens, units = tokens or self.tokens, units or self.units
-        columns = ["model", "layers", "dtype", "bytes a token", "constant bytes", f"bytes at {tokens:,} tokens", ""]
-        return Table(columns, self.rows(models, tokens, dtype or self.dtype, units))
+    def table(self, models, tokens, dtype, units):
+        columns = [
+            "model",
+            "layers",
+            "dtype",
+            "bytes a token",
+            "constant bytes",
+            f"bytes at {tokens:,} tokens",
+            "",
+        ]
+        return Table(columns, self.rows(models, tokens, dtype, units))
 
     def text(self):
-        return repr(self.table())
+        return repr(self.first)
 
     def html(self):
-        return self.table()._repr_html_()
+        return self.first._repr_html_()
 
     @staticmethod
     def unit(units):
         name = "GiB" if units == "binary" else "GB"
         return name, memory.UNITS[name]
 
+    def sheet(self, lines, tokens, units):
+        title = "Cache of one sequence; dotted beyond the length that the model was made for"
+        return viz.lines_chart(lines, tokens, self.unit(units), title)
+
     def static_figure(self):
         """The lines at the first settings -> Picture."""
         lines, _ = self.lines(self.models[:MOST], self.tokens, self.dtype)
-        return viz.lines_figure(lines, self.tokens, self.unit(self.units))
+        return self.sheet(lines, self.tokens, self.units).picture()
 
     def page(self, models, tokens, dtype, units):
         """The picture and the table as HTML."""
         lines, refused = self.lines(models[:MOST], tokens, dtype)
         if len(models) > MOST:
             refused.append(f"{MOST} lines can be told apart: the first {MOST} are drawn, the table has all")
-        title = "Cache of one sequence; dotted beyond the length that the model was made for"
-        picture = viz.lines_svg(lines, tokens, self.unit(units), title) if lines else "pick a model"
-        table = self.table(models, tokens, dtype, units)._repr_html_()
-        return viz.comparison_page(picture, table, refused)
+        if not lines:
+            refused.append("no line to draw: pick a model")
+        pictures = [self.sheet(lines, tokens, units).svg()] if lines else []
+        table = self.table(models, tokens, dtype, units)._repr_html_() if models else ""
+        return viz.side_by_side(pictures, table, refused)
 
     def widget(self):
-        names = [model for model in self.models if not isinstance(model, memory.ModelSpec)]
         own = {model.name: model for model in self.models if isinstance(model, memory.ModelSpec)}
         chosen = [getattr(model, "name", model) for model in self.models]
-        options = [*own, *(name for name in memory.models() if name not in own)]
-        del names
+        options = list(dict.fromkeys([*chosen, *memory.models()]))  # what is picked is seen at once
         models = labelled(
             widgets.SelectMultiple(
-                options=options, value=chosen, rows=7, description="models", **controls.look({"width": "370px"})
+                options=options,
+                value=chosen,
+                rows=8,
+                description="models",
+                **controls.look({"width": "370px"}),
             ),
             "kv-models",
         )
-        hint = widgets.HTML("<small>Ctrl or ⌘ and a click, or Ctrl and Space, adds and removes a model.</small>")
+        hint = widgets.HTML(
+            "<small>Ctrl or ⌘ and a click, or Ctrl and Space, adds and removes a model.</small>"
+        )
         tokens = controls.tokens(self.tokens, TO)
         dtype, unit = controls.dtype(self.dtype), controls.unit(self.units)
         shown = labelled(widgets.HTML(), "kv-answer")
 
         def draw():
             picked = [own.get(name, name) for name in models.value]
-            shown.value = self.page(picked, tokens.value, dtype.value, unit.value)
+            shown.value = self.page(picked, tokens.value, dtype.value or None, unit.value)
 
         controls.watch([models, tokens, dtype, unit], draw)
-        fields = controls.columns([models, hint], [tokens, dtype, unit])
+        fields = controls.columns([models, hint], [tokens, dtype, controls.named("sizes in", unit)])
         return labelled(widgets.VBox([fields, shown]), "kv-comparison")

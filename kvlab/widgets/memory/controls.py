@@ -4,6 +4,7 @@ import ipywidgets as widgets
 
 from kvlab import memory
 from kvlab.exercises.questions import labelled
+from kvlab.memory.errors import whole as whole_number
 
 MOST_TOKENS = 10 * 2**20  # the longest text that a model of the catalogue was made for
 OWN = "the model's own"
@@ -14,19 +15,19 @@ NAMED = {"description_width": "110px"}
 def stops(also=1, most=MOST_TOKENS):
     """Token counts for a slider: powers of two, three steps between each, and ``also`` -> sorted list."""
     quarters = {2**power * quarter // 4 for power in range(2, 24) for quarter in (4, 5, 6, 7)}
-    return sorted({1, 2, 3, memory.whole(also, "tokens"), *(each for each in quarters if each <= most)})
+    return sorted({1, 2, 3, whole_number(also, "tokens"), *(each for each in quarters if each <= most)})
 
 
-def tokens(value, most=MOST_TOKENS):
+def tokens(value, most=MOST_TOKENS, layout=WIDE):
     """A slider on a logarithmic scale, which shows the exact count."""
     options = [(f"{each:,}", each) for each in stops(value, most)]
-    made = widgets.SelectionSlider(options=options, value=value, description="tokens", **look(WIDE))
+    made = widgets.SelectionSlider(options=options, value=value, description="tokens", **look(layout))
     return labelled(made, "kv-tokens")
 
 
 def batches(value):
     """Powers of two, and ``value``."""
-    options = sorted({2**power for power in range(9)} | {memory.whole(value, "sequences", 1)})
+    options = sorted({2**power for power in range(9)} | {whole_number(value, "sequences", 1)})
     made = widgets.SelectionSlider(options=options, value=value, description="sequences", **look(WIDE))
     return labelled(made, "kv-sequences")
 
@@ -44,10 +45,22 @@ def model(value):
     return labelled(made, "kv-model")
 
 
+def given(model):
+    """A name as it is, since a field can show it, and anything else as a ModelSpec."""
+    return model if isinstance(model, str) else memory.spec_of(model)
+
+
+def chosen(text):
+    """The ModelSpec of what stands in a model's field. Raises ValueError."""
+    if not text.strip():
+        raise ValueError("no model is chosen: type a part of a name, and pick one")
+    return memory.spec_of(text.strip())
+
+
 def dtype(value, name="KV dtype", key="kv-dtype"):
-    """A format, or the model's own."""
-    options = [(OWN, None), *((form, form) for form in memory.FORMATS)]
-    chosen = value and memory.format_named(value).name
+    """A format, or "" for the model's own."""
+    options = [(OWN, ""), *((form, form) for form in memory.FORMATS)]
+    chosen = memory.format_named(value).name if value else ""
     return labelled(widgets.Dropdown(options=options, value=chosen, description=name, **look(WIDE)), key)
 
 
@@ -69,14 +82,23 @@ def choice(options, value, name, key, width="370px"):
     return labelled(made, key)
 
 
-def buttons(options, value, name, key):
-    made = widgets.ToggleButtons(options=options, value=value, description=name, **look({}))
-    made.style.button_width = "auto"
+def buttons(options, value, key):
+    """A row of buttons, one of them pressed."""
+    made = widgets.ToggleButtons(options=options, value=value, style={"button_width": "auto"})
     return labelled(made, key)
 
 
 def unit(value="binary"):
-    return buttons([("GiB", "binary"), ("GB", "decimal")], value, "sizes in", "kv-unit")
+    return buttons([("GiB", "binary"), ("GB", "decimal")], value, "kv-unit")
+
+
+def named(name, field):
+    """A name in front of buttons, where other fields have theirs."""
+    words = widgets.HTML(
+        f'<div style="text-align: right">{name}</div>',
+        layout={"width": NAMED["description_width"], "margin": "2px 8px 2px 2px"},
+    )
+    return widgets.HBox([words, field])
 
 
 def look(layout):
@@ -87,6 +109,17 @@ def columns(*sides):
     """Fields in columns, side by side where the page is wide enough."""
     boxes = [widgets.VBox(side) for side in sides]
     return widgets.HBox(boxes, layout={"flex_flow": "row wrap", "grid_gap": "0 18px"})
+
+
+def refused(error):
+    """What to tell a reader of an exception.
+
+    Widgets catch all of them: one that escapes ends in a log that nobody reads, while the page goes on
+    showing the answer to older settings as if it were the answer to these.
+    """
+    if isinstance(error, ValueError):
+        return str(error)
+    return f"the calculator failed ({type(error).__name__}: {error}), which is a fault of its own"
 
 
 def watch(fields, draw):

@@ -1,6 +1,6 @@
 """Where prefill and decode lie on a device's roofline, and what the time of a token is spent on."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import ipywidgets as widgets
 
@@ -9,16 +9,63 @@ from kvlab.exercises.questions import labelled
 from kvlab.viz import memory as viz
 from kvlab.viz.show import Shown, Table
 from kvlab.widgets.memory import controls
-from kvlab.widgets.memory.answers import spec_of
 from kvlab.widgets.memory.words import many
 
 BATCHES = tuple(2**power for power in range(9))
 
 
+@dataclass(frozen=True)
+class Steps:
+    """What is drawn: the model's steps on a device. ``decode`` is {batch: Step}."""
+
+    spec: object
+    device: object
+    tokens: int
+    batch: int
+    tp: int
+    prefill: object
+    decode: dict
+    fits: int | None
+    touched: float
+
+    def bars(self):
+        return [
+            viz.Bar(
+                batch,
+                step.weights_read,
+                step.kv_read,
+                step.read_s,
+                step.compute_s,
+                self.fits is None or batch <= self.fits,
+            )
+            for batch, step in self.decode.items()
+        ]
+
+    def points(self):
+        """Decode and, where the device's arithmetic rate is known, prefill."""
+        decode = self.decode[self.batch]
+        points = [
+            viz.Point.of(
+                "decode", f"decode, batch {self.batch:,}", decode.flops, decode.floor_s, decode.intensity
+            )
+        ]
+        if self.device.flops.get("bf16"):
+            step = self.prefill
+            points.append(
+                viz.Point.of("prefill", "prefill, one text", step.flops, step.floor_s, step.intensity)
+            )
+        return points
+
+    def trail(self):
+        decodes = self.decode.values()
+        points = [viz.Point.of("decode", "", step.flops, step.floor_s, step.intensity) for step in decodes]
+        return [(point.intensity, point.rate) for point in points]
+
+
 class RooflineExplorer(Shown):
     """A model's prefill and decode on a device's roofline; decode's least time for batches of 1 to 256.
 
-    sequences and tokens are where the sliders begin: the batch, and the length of its texts.
+    sequences and tokens are where the sliders begin: the batch, and the length of each of its texts.
     """
 
     def __init__(
@@ -31,33 +78,129 @@ class RooflineExplorer(Shown):
         weights_dtype=None,
         tp=1,
     ):
-        self.asked = (model, memory.device(device).name, tokens, sequences, dtype, weights_dtype, tp)
+        model, device = controls.given(model), memory.device(device).name
+        self.asked = (model, device, tokens, sequences, dtype, weights_dtype, tp)
         self.steps = self.compute(*self.asked)
 
     @staticmethod
     def compute(model, device, tokens, sequences, dtype, weights_dtype, tp):
-        """-> (spec, device, prefill, decode, {batch: decode}, sequences that fit)"""
-        spec, device = spec_of(model), memory.device(device)
-        endless = replace(spec, max_tokens=None)
-        batches = sorted({*BATCHES, sequences})
+        """-> Steps. Raises ValueError, in words, for what has no answer."""
+        spec, device = memory.spec_of(model), memory.device(device)
         steps = {
-            batch: memory.decode(spec, tokens, device, batch, dtype, weights_dtype, tp) for batch in batches
+            batch: memory.decode(spec, tokens, device, batch, dtype, weights_dtype, tp)
+            for batch in sorted({*BATCHES, sequences})
         }
         prompt = memory.prefill(spec, tokens, device, 1, weights_dtype, tp)
         free = memory.free_bytes(spec, device, weights_dtype, tp)
-        fits = memory.fits_sequences(endless, tokens, free, dtype, tp)
-        return spec, device, prompt, steps, fits
+        fits = memory.fits_sequences(replace(spec, max_tokens=None), tokens, free, dtype, tp)
+        return Steps(
+            spec, device, tokens, sequences, tp, prompt, steps, fits, memory.touched(spec, sequences)
+        )
 
-    @staticmethod
-    def bars(steps, fits):
+    def rows(self):
+        """Prefill of one text, then decode of each batch."""
+        steps = self.steps
+        named = {"prefill of one": steps.prefill}
+        named |= {f"decode, batch {batch}": step for batch, step in steps.decode.items()}
         return [
-            viz.Bar(
-                batch,
+            (
+                name,
                 step.weights_read,
                 step.kv_read,
-                step.read_s,
-                step.compute_s,
-                fits is None or batch <= fits,
+                step.flops,
+                viz.plain(step.intensity),
+                viz.milliseconds(step.floor_s),
             )
-            for batch, step in steps.items()
+            for name, step in named.items()
         ]
+
+    def table(self):
+        columns = ["step", "weight bytes read", "KV bytes read", "FLOPs", "FLOPs a byte", "at least"]
+        return Table(columns, self.rows(), self.about())
+
+    def text(self):
+        return repr(self.table())
+
+    def html(self):
+        return self.table()._repr_html_()
+
+    @staticmethod
+    def sheets(steps, per):
+        """The roofline, and the bars."""
+        device, rate = steps.device, steps.device.flops.get("bf16")
+        roof = f"Roofline of {device.name}"
+        title = {
+            "step": "A decode step takes at least",
+            "token": "A token costs the device at least",
+        }[per]
+        return [
+            viz.roofline(device.bandwidth, rate, steps.points(), steps.trail(), roof),
+            viz.step_bars(steps.bars(), steps.batch, per, title),
+        ]
+
+    def static_figure(self, per="token"):
+        """Both pictures at the first settings -> Picture."""
+        both = viz.together(self.sheets(self.steps, per), across=True, gap=20)
+        return viz.together([viz.heading(self.about(), width=both.width), both], gap=2).picture()
+
+    def about(self):
+        steps = self.steps
+        rank = f", one of {steps.tp} ranks" if steps.tp > 1 else ""
+        return f"{steps.spec.name} on {steps.device.name}{rank}, texts of {many(steps.tokens, 'token')}"
+
+    @staticmethod
+    def notes(steps):
+        if steps.device.flops.get("bf16") is None:
+            yield (
+                f"The arithmetic rate of {steps.device.name} is not known: only reading is counted, and "
+                "prefill is left out."
+            )
+        if steps.fits is not None and steps.fits < max(steps.decode):
+            yield f"{many(steps.fits, 'sequence')} of this length fit beside the weights."
+        if steps.touched < 1:
+            yield (
+                f"Mixture of experts: the tokens of a batch pick different experts, so a batch of "
+                f"{steps.batch:,} reads {steps.touched:.0%} of the weights, if they pick at random."
+            )
+
+    def page(self, steps, per, stale=""):
+        """Both pictures as HTML."""
+        pictures = [sheet.svg() for sheet in self.sheets(steps, per)]
+        return viz.side_by_side(pictures, notes=self.notes(steps), stale=stale)
+
+    def widget(self):
+        first, device, tokens, sequences, dtype, weights_dtype, tp = self.asked
+        own = isinstance(first, memory.ModelSpec)
+        model, device = controls.model("" if own else first), controls.device(device)
+        tokens, batch = controls.tokens(tokens, 2**20), controls.batches(sequences)
+        dtype, weights = (
+            controls.dtype(dtype),
+            controls.dtype(weights_dtype, "weights dtype", "kv-weights-dtype"),
+        )
+        tp = controls.whole(tp, "ranks (tp)", "kv-tp", 1024)
+        per = controls.buttons([("a token", "token"), ("a step", "step")], "token", "kv-per")
+        shown = labelled(widgets.HTML(), "kv-answer")
+        good = self.steps
+
+        def draw():
+            nonlocal good
+            stale = ""
+            try:
+                good = self.compute(
+                    first if own and not model.value else controls.chosen(model.value),
+                    device.value,
+                    tokens.value,
+                    batch.value,
+                    dtype.value or None,
+                    weights.value or None,
+                    tp.value,
+                )
+            except Exception as error:
+                stale = controls.refused(error)
+            shown.value = self.page(good, per.value, stale)
+
+        controls.watch([model, device, tokens, batch, dtype, weights, tp, per], draw)
+        fields = controls.columns(
+            [model, device, batch, tokens], [dtype, weights, tp, controls.named("time of", per)]
+        )
+        return labelled(widgets.VBox([fields, shown]), "kv-roofline")

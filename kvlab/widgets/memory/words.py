@@ -26,61 +26,81 @@ def many(count, one):
 
 
 def about(found):
-    """What the number is of."""
+    """What the cache is for."""
     question, ranks = found.question, found.question.tp
     together = f", {ranks} ranks together" if ranks > 1 else ""
     return (
-        f"of cache for {many(question.sequences, 'sequence')} of {many(question.tokens, 'token')}: "
+        f"for {many(question.sequences, 'sequence')} of {many(question.tokens, 'token')}: "
         f"{found.spec.name} in {found.cost.dtype}{together}"
     )
 
 
 def facts(found, size):
     """The cards below the pictures; size: bytes -> words."""
-    cost, spec, question = found.cost, found.spec, found.question
+    cost, question = found.cost, found.question
     rank = " and rank" if question.tp > 1 else ""
     cards = [
-        Fact("one more token takes", size(cost.bytes_per_token), f"in each sequence{rank}, at this length", "slope"),
+        Fact(
+            "one more token takes",
+            size(cost.bytes_per_token),
+            f"in each sequence{rank}, at this length",
+            "slope",
+        ),
         Fact("and whatever the length", size(cost.bytes_constant), f"in each sequence{rank}", "constant"),
     ]
     if found.pool:
         pool = found.pool
-        more = f"{size(pool.rounding)} in blocks not full, {size(pool.windows)} behind windows, {size(pool.spare)} spare"
+        beyond = f"{size(pool.rounding)} in blocks not full, {size(pool.windows)} behind windows"
+        more = f"{beyond}, {size(pool.spare)} spare"
         where = "a pool sets aside" + (" on each rank" if question.tp > 1 else "")
         cards.append(Fact(where, size(pool.total), more, "pool"))
     if found.knows_weights:
         cards += _on_the_device(found)
-    naive = f"{times(found.naive, found.exact)}: 2 × layers × query heads × width × tokens"
-    cards.append(Fact("the textbook formula says", size(found.naive), naive, "naive"))
+    cards.append(_textbook(found, size))
     return cards
 
 
+def _textbook(found, size):
+    name = "the textbook formula says"
+    if not found.naive:
+        return Fact(name, "nothing", "it knows no such layers", "naive")
+    factor = times(found.naive, found.exact)
+    return Fact(name, size(found.naive), f"{factor}; it is 2 × layers × query heads × width", "naive")
+
+
 def _on_the_device(found):
-    question, spec = found.question, found.spec
+    sequences, step = max(1, found.question.sequences), found.step
+    together = f"with {many(sequences, 'sequence')}"
+    rate = f"{per_second(sequences, step.floor_s)} tokens a second at most"
+    never = found.outgrows is None
+    return [
+        _fit(found),
+        _longest(found, together),
+        Fact(
+            "the cache outgrows the weights",
+            "never" if never else f"from {found.outgrows:,}",
+            together if never else f"tokens, {together}",
+            "outgrows",
+        ),
+        Fact("a decode step takes at least", milliseconds(step.floor_s), rate, "floor"),
+    ]
+
+
+def _fit(found):
+    name, key = "sequences that fit", "fits"
     if found.fits is None:
-        fit = Fact("sequences that fit", "any number", "one takes nothing", "fits")
-    else:
-        fit = Fact("sequences that fit", f"{found.fits:,}", f"of {many(question.tokens, 'token')} each", "fits")
-    together = many(max(1, question.sequences), "sequence")
+        return Fact(name, "any number", "one takes nothing", key)
+    full = "the weights and what is kept back fill the device"
+    each = f"of {many(found.question.tokens, 'token')} each"
+    return Fact(name, f"{found.fits:,}", each if found.free > 0 else full, key)
+
+
+def _longest(found, together):
+    name, key, most = "the longest text that fits", "longest", found.spec.max_tokens
     if found.longest is None:
-        far = Fact("the longest text that fits", "without end", f"memory never fills with {together}", "longest")
-    else:
-        made = "" if not spec.max_tokens or found.longest <= spec.max_tokens else f"; made for {spec.max_tokens:,}"
-        far = Fact(
-            "the longest text that fits", many(found.longest, "token"), f"with {together}{made}", "longest"
-        )
-    if found.outgrows is None:
-        over = Fact("the cache outgrows the weights", "never", f"with {together}", "outgrows")
-    else:
-        over = Fact("the cache outgrows the weights", f"from {found.outgrows:,}", f"tokens, with {together}", "outgrows")
-    step = found.step
-    floor = Fact(
-        "a decode step takes at least",
-        milliseconds(step.floor_s),
-        f"{per_second(max(1, question.sequences), step.floor_s)} tokens a second at most",
-        "floor",
-    )
-    return [fit, far, over, floor]
+        return Fact(name, "without end", f"memory never fills {together}", key)
+    made = f"; made for {most:,}" if most and found.longest > most else ""
+    return Fact(name, many(found.longest, "token"), together + made, key)
 
 
 def kind_words(found, size):

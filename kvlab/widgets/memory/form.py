@@ -1,0 +1,103 @@
+"""The calculator's fields, and the question that they ask."""
+
+import ipywidgets as widgets
+
+from kvlab import memory
+from kvlab.exercises.questions import labelled
+from kvlab.widgets.memory import controls
+from kvlab.widgets.memory.answers import Question
+from kvlab.widgets.memory.words import parameters_of
+
+FULL = {"width": "766px", "max_width": "98%"}  # two fields and what is between them
+PAGES = (1, 16, 32, 64, 128)
+SHARES = (0.0, 0.05, 0.1, 0.15, 0.2, 0.3)
+
+
+class Form:
+    """Fields that begin at a Question. ``box`` is the widget that holds them."""
+
+    def __init__(self, first, units):
+        self.first, self.own = first, isinstance(first.model, memory.ModelSpec)
+        sources = [("the catalogue", "named"), ("a config.json", "pasted")]
+        self.source = controls.buttons(sources, "named", "kv-source")
+        self.model = controls.model("" if self.own else first.model)
+        self.config = config_field()
+        self.parameters = amount("parameters", "kv-parameters")
+        self.active = amount("active (MoE)", "kv-active")
+        self.tokens = controls.tokens(first.tokens, layout=FULL)
+        self.sequences = controls.whole(first.sequences, "sequences", "kv-sequences")
+        self.dtype = controls.dtype(first.dtype)
+        self.weights = controls.dtype(first.weights_dtype, "weights dtype", "kv-weights-dtype")
+        self.device = controls.device(first.device)
+        self.tp = controls.whole(first.tp, "ranks (tp)", "kv-tp", 1024)
+        sizes = sorted({*PAGES, first.page_size or 1})
+        pages = [("none: the ideal", 0), *((f"of {size}", size) for size in sizes)]
+        self.page = controls.choice(pages, first.page_size or 0, "pages", "kv-page")
+        shares = [(f"{share:.0%}", share) for share in sorted({*SHARES, first.reserve})]
+        self.reserve = controls.choice(shares, first.reserve, "kept back", "kv-reserve")
+        self.unit = controls.unit(units)
+        self.box = self.arranged()
+
+    def arranged(self):
+        left = [self.sequences, self.dtype, self.weights, controls.named("sizes in", self.unit)]
+        right = [self.device, self.tp, self.page, self.reserve]
+        pasted = widgets.VBox([self.config, controls.columns([self.parameters], [self.active])])
+
+        def choose(_=None):
+            pasted.layout.display = "" if self.source.value == "pasted" else "none"
+            self.model.layout.display = "none" if self.source.value == "pasted" else ""
+
+        self.source.observe(choose, names="value")
+        choose()
+        source = controls.named("model from", self.source)
+        return widgets.VBox([source, self.model, pasted, self.tokens, controls.columns(left, right)])
+
+    def fields(self):
+        texts = [self.model, self.config, self.parameters, self.active]
+        numbers = [self.tokens, self.sequences, self.dtype, self.weights, self.tp, self.page, self.reserve]
+        return [self.source, *texts, *numbers, self.device, self.unit]
+
+    def question(self):
+        """-> Question. Raises ValueError for what was pasted, or typed, and cannot be read."""
+        return Question(
+            self.spec(),
+            self.tokens.value,
+            self.sequences.value,
+            self.dtype.value or None,
+            self.weights.value or None,
+            self.device.value,
+            self.tp.value,
+            self.page.value or None,
+            self.reserve.value,
+        )
+
+    def spec(self):
+        if self.source.value == "named":
+            if self.own and not self.model.value:
+                return self.first.model
+            return controls.chosen(self.model.value)
+        if not self.config.value.strip():
+            raise ValueError("paste a config.json, then press Tab")
+        spec = memory.ModelSpec.from_json(self.config.value)
+        number, active = parameters_of(self.parameters.value), parameters_of(self.active.value)
+        return spec if number is None else spec.with_parameters(number, active)
+
+
+def config_field():
+    made = widgets.Textarea(
+        description="config.json",
+        placeholder="paste a whole Hugging Face config.json, then press Tab",
+        continuous_update=False,
+        **controls.look(FULL | {"height": "120px"}),
+    )
+    return labelled(made, "kv-config")
+
+
+def amount(name, key):
+    made = widgets.Text(
+        description=name,
+        placeholder="such as 8.03B",
+        continuous_update=False,
+        **controls.look(controls.WIDE),
+    )
+    return labelled(made, key)

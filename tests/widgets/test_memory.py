@@ -1,0 +1,290 @@
+"""The memory widgets: what they show is what kvlab.memory says, and what it refuses is said in words."""
+
+import json
+import re
+import warnings
+from html import unescape
+
+import pytest
+
+from kvlab import memory
+from kvlab.widgets.memory import ArchitectureComparison, MemoryCalculator, RooflineExplorer
+from kvlab.widgets.memory.controls import MOST_TOKENS, stops
+from kvlab.widgets.memory.words import parameters_of
+from tests.viz.sheets import faults
+
+pytestmark = pytest.mark.filterwarnings("error")
+MODELS = list(memory.models())
+OTHERS = ["Llama-2-7B", "Gemma-3-27B", "DeepSeek-V3", "Nemotron-H-56B", "DeepSeek-V4-Flash", "Gemma-3n-E4B"]
+
+
+def field(widget, name):
+    """The widget that has this class, in a tree of widgets."""
+    if name in widget._dom_classes:
+        return widget
+    inside = (field(child, name) for child in getattr(widget, "children", ()))
+    return next((found for found in inside if found is not None), None)
+
+
+def live(page, **values):
+    """The live widget with fields set (kv_page=16 sets kv-page) -> (widget, what its answer says)."""
+    widget = page.widget()
+    for name, value in values.items():
+        field(widget, name.replace("_", "-")).value = value
+    return widget, field(widget, "kv-answer").value
+
+
+def total(page):
+    """The text of the element kv-bytes-total, as a browser gives it, and what follows it."""
+    inside = re.search(r'<b class="kv-bytes-total"[^>]*>(.*?)</b>', page).group(1)
+    return re.sub("<[^>]*>", "", inside)
+
+
+def words(page):
+    return unescape(re.sub(r"\s+", " ", re.sub("<[^>]*>", " ", page)))
+
+
+def quiet(call, *arguments, **more):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return call(*arguments, **more)
+
+
+@pytest.mark.parametrize("model", OTHERS)
+def test_the_calculator_shows_kv_bytes(model):
+    widget, _ = live(MemoryCalculator(model))
+    settings = [
+        (1, 1, "", 1),
+        (96, 3, "fp8", 1),
+        (1024, 1, "bf16", 1),
+        (131072, 16, "", 2),
+        (2**20, 7, "fp32", 1),
+    ]
+    for tokens, sequences, dtype, tp in settings:
+        wanted = {"kv-tokens": tokens, "kv-sequences": sequences, "kv-dtype": dtype, "kv-tp": tp}
+        for name, value in wanted.items():
+            field(widget, name).value = value
+        exact = quiet(memory.kv_bytes, model, tokens, sequences, dtype or None, tp)
+        page = field(widget, "kv-answer").value
+        assert total(page) == str(exact)
+        assert f"{memory.size(exact)} of cache for {sequences:,} sequence" in words(page)
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_every_model_shows(model):
+    page = MemoryCalculator(model, tokens=5000, page_size=16)
+    assert f"{quiet(memory.kv_bytes, model, 5000):,} bytes" in page.text()
+    assert page.text().splitlines()[0].startswith("The cache for 1 sequence of 5,000 tokens")
+    for sheet in page.sheets(page.answer, memory.size):
+        assert faults(sheet) == []
+    steps = RooflineExplorer(model)
+    for sheet in (*steps.sheets(steps.steps, "token"), *steps.sheets(steps.steps, "step")):
+        assert faults(sheet) == []
+    assert (
+        model in live(page)[1] and model in steps.text() and model in ArchitectureComparison([model]).text()
+    )
+
+
+@pytest.mark.parametrize("device", memory.devices())
+def test_every_device_shows(device):
+    for model in ("SmolLM2-135M", "Llama-3.1-405B"):
+        page = MemoryCalculator(model, device=device)
+        capacity = memory.device(device).memory_bytes
+        assert f"the device ends: {memory.size(capacity)}" in live(page)[1]
+        parts = page.answer.parts
+        assert sum(parts.values()) - 2 * parts["too much"] == capacity
+        _, shown = live(RooflineExplorer(model, device=device))
+        known = memory.device(device).flops.get("bf16") is not None
+        assert ("prefill, one text" in shown) == known == ("arithmetic rate of" not in words(shown))
+
+
+def test_the_facts_are_those_of_the_library():
+    model, device, tokens = "Llama-3.1-70B", "NVIDIA H200 SXM", 8192
+    _, page = live(MemoryCalculator(model, tokens, 4, device=device, tp=2, page_size=32, reserve=0.05))
+    free = memory.free_bytes(model, device, None, 2, 0.05)
+    step = memory.decode(model, tokens, device, 4, None, None, 2)
+    said = words(page)
+    for expected in (
+        f"sequences that fit {memory.fits_sequences(model, tokens, free, None, 2, 32):,} of",
+        f"longest text that fits {memory.longest(model, free, 4, None, 2, 32):,} tokens",
+        f"outgrows the weights from {memory.outgrows(model, 4, tp=2):,}",
+        f"takes at least {1000 * step.floor_s:.1f} ms {4 / step.floor_s:.0f} tokens a second",
+        f"sets aside on each rank {memory.size(memory.allocation(model, tokens, 4, None, 2, 32).total)}",
+        f"formula says {memory.size(memory.naive_bytes(model, tokens, 4))} 8.00 times the true size",
+        f"one more token takes {memory.size(memory.cost(model, tokens, 4, None, 2).bytes_per_token)}",
+    ):
+        assert expected in said
+
+
+def test_units_change_the_words_and_not_the_bytes():
+    widget, before = live(MemoryCalculator("Llama-2-7B", 4096))
+    assert "2.00 GiB of cache" in words(before) and " GB" not in words(before)
+    field(widget, "kv-unit").value = "decimal"
+    after = field(widget, "kv-answer").value
+    assert "2.15 GB of cache" in words(after) and "iB" not in words(after)
+    assert total(before) == total(after) == "2147483648"
+
+
+def test_warnings_are_said():
+    _, page = live(MemoryCalculator("Qwen3-235B-A22B"), kv_tokens=65536, kv_tp=8)
+    assert "65,536 tokens are more than the 40,960" in words(page)
+    assert "2 ranks keep copies of the same keys and values" in words(page)
+    assert "kv-warning" not in live(MemoryCalculator("Qwen3-235B-A22B"))[1]
+
+
+def test_a_refusal_is_said_and_the_last_answer_stays_marked():
+    widget, good = live(MemoryCalculator("Phi-4 (14B)"))
+    field(widget, "kv-tp").value = 8
+    page = field(widget, "kv-answer").value
+    assert "10 KV heads" in words(page) and "Below is the last answer" in words(page)
+    assert 'class="kv-stale"' in page and total(page) == total(good)
+    field(widget, "kv-tp").value = 2
+    assert 'class="kv-fresh"' in field(widget, "kv-answer").value
+
+
+@pytest.mark.parametrize("page", [MemoryCalculator, RooflineExplorer])
+def test_a_wrong_name_is_answered_with_near_ones(page):
+    widget, shown = live(page(), kv_model="Llama-3.1-80B")
+    assert "unknown model" in words(shown) and "did you mean Llama-3.1-8B" in words(shown)
+    field(widget, "kv-model").value = " "
+    assert "no model is chosen" in words(field(widget, "kv-answer").value)
+    field(widget, "kv-model").value = "qwen/qwen3-8b"
+    assert "kv-fresh" in field(widget, "kv-answer").value
+
+
+CONFIG = memory.models()["Llama-3.2-1B"]["config"]
+
+
+def pasted(text, **values):
+    return live(MemoryCalculator(), kv_source="pasted", kv_config=text, **values)[1]
+
+
+def test_a_pasted_config_is_answered():
+    page = pasted(json.dumps(CONFIG), kv_parameters="1.24B")
+    assert total(page) == str(memory.kv_bytes("Llama-3.2-1B", 8192)) and "kv-fresh" in page
+    assert "weights 2.31 GiB" in page
+    without = pasted(json.dumps(CONFIG))
+    assert "its weights are left out" in words(without) and "sequences that fit" not in words(without)
+    assert total(without) == total(page)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "paste a config.json"),
+        ("{", "this is no JSON"),
+        ("[]", "this is a JSON list"),
+        (json.dumps(CONFIG | {"model_type": "mystery", "architectures": ["Mystery"]}), "mystery"),
+        (json.dumps({key: CONFIG[key] for key in CONFIG if key != "num_hidden_layers"}), "num_hidden_layers"),
+    ],
+)
+def test_a_pasted_config_is_refused_in_words(text, said):
+    page = pasted(text)
+    assert said in words(page) and "Not computed" in page and "Llama-3.1-8B" in page
+
+
+def test_a_fault_of_the_calculator_is_not_passed_over(monkeypatch):
+    widget, _ = live(MemoryCalculator())
+    monkeypatch.setattr(memory, "cost", lambda *_: {}["nothing"])
+    field(widget, "kv-sequences").value = 2
+    assert "failed (KeyError: 'nothing')" in words(field(widget, "kv-answer").value)
+
+
+def test_a_wrong_argument_fails_where_it_is_written():
+    with pytest.raises(memory.UnknownName, match="did you mean"):
+        MemoryCalculator("Llama-3.1-9B")
+    with pytest.raises(memory.UnknownName, match="H100"):
+        RooflineExplorer(device="H100")
+    with pytest.raises(memory.UnknownName):
+        ArchitectureComparison(["Llama-3.1-9B"])
+
+
+def test_a_spec_made_by_hand():
+    spec = memory.ModelSpec.uniform(layers=3, kv_heads=2, head_dim=5, name="mine", parameters=10**9)
+    for page in (
+        MemoryCalculator(spec, 7),
+        ArchitectureComparison([spec, "Llama-2-7B"], 7),
+        RooflineExplorer(spec),
+    ):
+        assert "mine" in page.text() and "mine" in page.html()
+    assert total(live(MemoryCalculator(spec, 7))[1]) == str(2 * 3 * 2 * 5 * 2 * 7)
+    assert "mine" in live(ArchitectureComparison([spec]))[1]
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [("8.03B", 8_030_000_000), ("1_000", 1000), (" 70m ", 70_000_000), ("", None), ("1.5T", 15 * 10**11)],
+)
+def test_parameters_as_people_write_them(text, number):
+    assert parameters_of(text) == number
+
+
+@pytest.mark.parametrize("text", ["many", "-1", "1.5", "0.0000001K"])
+def test_parameters_that_are_none(text):
+    with pytest.raises(ValueError, match="number of parameters"):
+        parameters_of(text)
+
+
+def test_the_slider_has_powers_of_two_and_any_count_asked_for():
+    assert {2**power for power in range(24)} <= set(stops()) and stops()[-1] == MOST_TOKENS
+    assert all(later / earlier < 2.01 for earlier, later in zip(stops(), stops()[1:], strict=False))
+    assert 5000 in stops(5000)
+    slider = field(MemoryCalculator(tokens=5000).widget(), "kv-tokens")
+    assert slider.value == 5000 and slider.label == "5,000"
+
+
+def test_the_comparison_tells_exact_bytes_and_leaves_out_what_does_not_fit():
+    widget, page = live(ArchitectureComparison(OTHERS, 4096), kv_tokens=65536)
+    for model in OTHERS:
+        assert f"{quiet(memory.kv_bytes, model, 65536):,}" in page
+    field(widget, "kv-models").value = ("Llama-2-7B", "Phi-3-mini-4k", "Pythia-2.8B")
+    field(widget, "kv-dtype").value = "q8_0"  # packs 32 values, and Pythia's heads are 80 wide
+    page = field(widget, "kv-answer").value
+    assert "Pythia-2.8B: q8_0 packs blocks of 32 values" in words(page)
+    assert f"{quiet(memory.kv_bytes, 'Llama-2-7B', 65536, 1, 'q8_0'):,}" in page
+    field(widget, "kv-models").value = ()
+    assert "pick a model" in words(field(widget, "kv-answer").value)
+    field(widget, "kv-models").value = tuple(MODELS[:9])
+    assert "the first 8 are drawn" in words(field(widget, "kv-answer").value)
+
+
+def test_the_comparison_goes_back_to_each_model_s_own_format():
+    page = live(ArchitectureComparison(["Llama-2-7B"], 4096, dtype="fp8"), kv_dtype="")[1]
+    assert f"{memory.kv_bytes('Llama-2-7B', 4096):,}" in page
+
+
+def test_a_model_by_its_path(tmp_path):
+    path = tmp_path / "small" / "config.json"
+    path.parent.mkdir()
+    path.write_text(json.dumps(CONFIG))
+    exact = memory.kv_bytes(path, 8192)
+    assert total(live(MemoryCalculator(path))[1]) == total(live(MemoryCalculator(str(path)))[1]) == str(exact)
+    assert f"{exact:,}" in live(ArchitectureComparison([path, str(path)], 8192))[1]
+
+
+def test_the_explorer_follows_its_sliders():
+    widget, page = live(
+        RooflineExplorer("Mixtral-8x7B-v0.1", tokens=1024), kv_sequences=4, kv_tp=2, kv_per="step"
+    )
+    step = memory.decode("Mixtral-8x7B-v0.1", 1024, "NVIDIA H100 SXM", 4, None, None, 2)
+    assert f"4: {1000 * step.floor_s:.3g} ms" in page
+    assert (
+        f"a batch of 4 reads {memory.touched(memory.ModelSpec.named('Mixtral-8x7B-v0.1'), 4):.0%}"
+        in words(page)
+    )
+    field(widget, "kv-per").value = "token"
+    assert f"4: {1000 * step.floor_s / 4:.3g} ms" in field(widget, "kv-answer").value
+    field(widget, "kv-tokens").value = 2**20
+    free = memory.free_bytes("Mixtral-8x7B-v0.1", "NVIDIA H100 SXM", None, 2)
+    fits = quiet(memory.fits_sequences, "Mixtral-8x7B-v0.1", 2**20, free, None, 2)
+    assert f"{fits} sequence" in words(field(widget, "kv-answer").value)
+
+
+@pytest.mark.parametrize("page", [MemoryCalculator(), ArchitectureComparison(), RooflineExplorer()])
+def test_without_a_kernel_there_are_a_table_and_a_picture(page):
+    data, _ = page._repr_mimebundle_()
+    assert "application/vnd.jupyter.widget-view+json" in data
+    assert data["text/html"].startswith("<table>") and "<svg" not in data["text/html"]
+    assert data["text/plain"] == page.text()
+    picture = page.static_figure()
+    assert picture.width > picture.height / 1.5 and len(picture.alt) > 80
