@@ -173,7 +173,10 @@ def _short(value):
     if isinstance(value, torch.Tensor):
         return f"tensor {list(value.shape)}" if value.numel() > 6 else str(value.tolist())
     if isinstance(value, tuple | list):
-        return f"({', '.join(map(_short, value))})"
+        inside = ", ".join(map(_short, value))
+        return f"[{inside}]" if isinstance(value, list) else f"({inside}{',' * (len(value) == 1)})"
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{key}: {_short(each)}' for key, each in value.items())}}}"
     if callable(value):
         return getattr(value, "__name__", "a function")
     text = _text(value, repr)

@@ -14,7 +14,7 @@ _STATE = {"kind": "state", "bytes": 1000}
 @exercise(
     "05.cache_bytes",
     cases=lambda: [
-        dict(layers=layers, tokens=tokens, value_bytes=width)
+        dict(layers=layers, tokens=tokens, number_bytes=width)
         for layers in (
             [_FULL, _FULL],
             [_WIDE, _SLIDING],
@@ -33,15 +33,16 @@ _STATE = {"kind": "state", "bytes": 1000}
         "A shared layer reads another layer's cache and keeps none; a state has its bytes at any length.",
     ],
 )
-def cache_bytes(layers, tokens, value_bytes):
+def cache_bytes(layers, tokens, number_bytes):
     """Bytes of one sequence's cache, layer by layer -> int.
 
     A layer is a dict; ``layer["kind"]`` says what else is in it:
     full     kv_heads, key_dim, value_dim
     sliding  the same and window: the number of tokens that a query sees
-    latent   rank, rope: the widths of the latent and of the rope key, one of each for all heads
+    latent   rank, rope: the widths of a latent, from which keys and values are both made, and of a rope key
     shared   nothing: it reads the cache of another layer
-    state    bytes, whatever the number of tokens
+    state    bytes, at any length
+    number_bytes: what one number takes
     """
     # solve
     total = 0
@@ -49,16 +50,16 @@ def cache_bytes(layers, tokens, value_bytes):
         if layer["kind"] == "state":
             total += layer["bytes"]
         elif layer["kind"] == "latent":
-            total += tokens * (layer["rank"] + layer["rope"]) * value_bytes
+            total += tokens * (layer["rank"] + layer["rope"]) * number_bytes
         elif layer["kind"] in ("full", "sliding"):
             held = min(tokens, layer.get("window", tokens))
-            total += held * layer["kv_heads"] * (layer["key_dim"] + layer["value_dim"]) * value_bytes
+            total += held * layer["kv_heads"] * (layer["key_dim"] + layer["value_dim"]) * number_bytes
     return total
     # end
 
 
 def _variant(
-    layers, tokens, value_bytes, latent=1, window=True, shared=0, state=1, values="value_dim", rope=1
+    layers, tokens, number_bytes, latent=1, window=True, shared=0, state=1, values="value_dim", rope=1
 ):
     total, last = 0, 0
     for layer in layers:
@@ -66,12 +67,12 @@ def _variant(
         if kind == "state":
             last = layer["bytes"] * (state or tokens)
         elif kind == "latent":
-            last = latent * tokens * (layer["rank"] + rope * layer["rope"]) * value_bytes
+            last = latent * tokens * (layer["rank"] + rope * layer["rope"]) * number_bytes
         elif kind == "shared":
             last = shared * last
         else:
             held = min(tokens, layer.get("window", tokens)) if window else tokens
-            last = held * layer["kv_heads"] * (layer["key_dim"] + layer[values]) * value_bytes
+            last = held * layer["kv_heads"] * (layer["key_dim"] + layer.get(values, 0)) * number_bytes
         total += last
     return total
 
@@ -79,35 +80,40 @@ def _variant(
 @cache_bytes.mistake(
     "a latent is kept once: keys and values are both made from it, so there is no factor two."
 )
-def _(layers, tokens, value_bytes):
-    return _variant(layers, tokens, value_bytes, latent=2)
+def _(layers, tokens, number_bytes):
+    return _variant(layers, tokens, number_bytes, latent=2)
 
 
 @cache_bytes.mistake("a sliding layer forgets: it never holds more tokens than its window.")
-def _(layers, tokens, value_bytes):
-    return _variant(layers, tokens, value_bytes, window=False)
+def _(layers, tokens, number_bytes):
+    return _variant(layers, tokens, number_bytes, window=False)
 
 
 @cache_bytes.mistake("a shared layer keeps nothing: what it reads has been counted where it lies.")
-def _(layers, tokens, value_bytes):
-    return _variant(layers, tokens, value_bytes, shared=1)
+def _(layers, tokens, number_bytes):
+    return _variant(layers, tokens, number_bytes, shared=1)
 
 
 @cache_bytes.mistake("a state is constant: no token makes it larger.")
-def _(layers, tokens, value_bytes):
-    return _variant(layers, tokens, value_bytes, state=0)
+def _(layers, tokens, number_bytes):
+    return _variant(layers, tokens, number_bytes, state=0)
 
 
 @cache_bytes.mistake(
     "values can be narrower than keys: add key_dim and value_dim, do not double one of them."
 )
-def _(layers, tokens, value_bytes):
-    return _variant(layers, tokens, value_bytes, values="key_dim")
+def _(layers, tokens, number_bytes):
+    return _variant(layers, tokens, number_bytes, values="key_dim")
+
+
+@cache_bytes.mistake("that counts the keys alone: values are kept beside them.")
+def _(layers, tokens, number_bytes):
+    return _variant(layers, tokens, number_bytes, values=None)
 
 
 @cache_bytes.mistake("the rope key is kept beside the latent.")
-def _(layers, tokens, value_bytes):
-    return _variant(layers, tokens, value_bytes, rope=0)
+def _(layers, tokens, number_bytes):
+    return _variant(layers, tokens, number_bytes, rope=0)
 
 
 @exercise(
@@ -119,6 +125,7 @@ def _(layers, tokens, value_bytes):
             (10_000, 1_000, 10, 8, 4),
             (85_520_809_984, 16_060_000_000, 131_072, 5_000, 16),
             (24 * 2**30, 16_060_000_000, 131_072, 100, 256),
+            (10_000, 12_345, 10, 7, 4),
         )
     ],
     minutes=10,
@@ -129,14 +136,14 @@ def _(layers, tokens, value_bytes):
     ],
 )
 def users(memory, weights, token_bytes, tokens, block_size):
-    """How many sequences of so many tokens fit beside the weights -> int.
+    """How many sequences of so many tokens fit beside the weights -> int; 0 where the weights do not fit.
 
     Memory is handed out in whole blocks of ``block_size`` tokens, and no two sequences share one. memory,
     weights: bytes; token_bytes: of one token, all layers together
     """
     # solve
     blocks = -(-tokens // block_size)
-    return (memory - weights) // (blocks * block_size * token_bytes)
+    return max(0, memory - weights) // (blocks * block_size * token_bytes)
     # end
 
 
@@ -150,22 +157,17 @@ def _(memory, weights, token_bytes, tokens, block_size):
     return memory // (-(-tokens // block_size) * block_size * token_bytes)
 
 
-@users.mistake("tokens // block_size rounds down: the tokens of the last, partly filled block need room too.")
+@users.mistake("fewer than none cannot fit: where the weights alone are too large, the answer is 0.")
 def _(memory, weights, token_bytes, tokens, block_size):
-    return (memory - weights) // (max(1, tokens // block_size) * block_size * token_bytes)
+    return (memory - weights) // (-(-tokens // block_size) * block_size * token_bytes)
 
 
-@users.mistake("tokens // block_size + 1 takes one block too many where the tokens fill the last one.")
+@users.mistake("sequences do not share a block: round up to whole blocks for each of them.")
 def _(memory, weights, token_bytes, tokens, block_size):
-    return (memory - weights) // ((tokens // block_size + 1) * block_size * token_bytes)
+    return max(0, memory - weights) // (block_size * token_bytes) * block_size // tokens
 
 
-@users.mistake("that counts blocks. How many does one sequence need?")
-def _(memory, weights, token_bytes, tokens, block_size):
-    return (memory - weights) // (block_size * token_bytes)
-
-
-CAUSES = ("right", "query heads", "one layer", "four bytes", "one of two", "none of these")
+CAUSES = ("right", "query heads", "one layer", "four bytes", "one of two", "GB for GiB", "none of these")
 
 
 def _claims():
@@ -185,6 +187,10 @@ def _claims():
         (88_080_384, "Qwen3-0.6B", 40_960),
         (516_096, "Llama-3.1-405B", 1),
         (8_600_000_000, "Llama-3.1-8B", 131_072),
+        (16_000_000_000, "Llama-3.1-8B", 131_072),
+        (819_200, "Llama-2-13B", 1),
+        (876_544, "Llama-2-13B", 1),
+        (229_376, "Qwen3-0.6B", 1),
     ]
     names = ("layers", "query_heads", "kv_heads", "head_dim")
     return [
@@ -199,19 +205,20 @@ def _claims():
     minutes=15,
     difficulty="medium",
     hints=[
-        "Write down five formulas: the right one, and four in which one symbol is wrong. Which comes near?",
+        "Write down six guesses: the right number, and one for each mistake. Which comes near?",
         "A stated number is rounded, so do not ask for equality: abs(said - guess) <= 0.05 * guess.",
         'Try the causes in their order and return the first that is near; after the loop, "none of these".',
     ],
 )
 def diagnose(said, layers, query_heads, kv_heads, head_dim, tokens):
-    """Which mistake makes a stated number of bytes, to within 5%? The cache was meant in bf16. -> str
+    """Which mistake makes a stated number of bytes, to within 5%? The cache is in bf16. -> str
 
     "right"          2 x layers x kv_heads x head_dim x 2 bytes x tokens
     "query heads"    query heads taken for KV heads
     "one layer"      the layers forgotten
     "four bytes"     a number counted as 4 bytes
     "one of two"     keys or values alone
+    "GB for GiB"     the right number of GiB, written as GB: too small by 10**9 / 2**30
     "none of these"
     In this order: the first that fits.
     """
@@ -223,6 +230,7 @@ def diagnose(said, layers, query_heads, kv_heads, head_dim, tokens):
         "one layer": right // layers,
         "four bytes": right * 2,
         "one of two": right // 2,
+        "GB for GiB": right * 10**9 / 2**30,
     }
     for cause, guess in guesses.items():
         if abs(said - guess) <= 0.05 * guess:
@@ -231,13 +239,14 @@ def diagnose(said, layers, query_heads, kv_heads, head_dim, tokens):
     # end
 
 
-def _diagnosis(said, layers, query_heads, kv_heads, head_dim, tokens, near=0.05, last="none of these"):
+def _diagnosis(said, layers, query_heads, kv_heads, head_dim, tokens, near=0.05, nearest=False):
     right = 2 * layers * kv_heads * head_dim * 2 * tokens
-    guesses = (right, right // kv_heads * query_heads, right // layers, right * 2, right // 2)
-    distance, cause = min(
-        (abs(said - guess) / guess, cause) for guess, cause in zip(guesses, CAUSES, strict=False)
-    )
-    return cause if distance <= near else last
+    guesses = [right, right // kv_heads * query_heads, right // layers, right * 2, right // 2]
+    guesses.append(right * 10**9 / 2**30)
+    off = [abs(said - guess) / guess for guess in guesses]
+    if nearest:
+        return CAUSES[off.index(min(off))]
+    return next((cause for cause, each in zip(CAUSES, off, strict=False) if each <= near), CAUSES[-1])
 
 
 @diagnose.mistake("a stated number is rounded: allow 5%, and do not ask for equality.")
@@ -247,12 +256,12 @@ def _(*claim):
 
 @diagnose.mistake('the nearest formula is not always near: say "none of these" when it is more than 5% off.')
 def _(*claim):
-    return _diagnosis(*claim, near=10**9)
+    return _diagnosis(*claim, nearest=True)
 
 
-@diagnose.mistake("the tokens are missing from the formula.")
-def _(said, layers, query_heads, kv_heads, head_dim, tokens):
-    return _diagnosis(said, layers, query_heads, kv_heads, head_dim, 1)
+@diagnose.mistake("that accepts what is further off than 5%.")
+def _(*claim):
+    return _diagnosis(*claim, near=0.1)
 
 
 RECALL["05"] = [
@@ -287,7 +296,7 @@ RECALL["05"] = [
     ),
     Recall(
         "05.falcon",
-        "A calculator is right for Llama and 71 times too high for Falcon-7B. Why?",
+        "A calculator is right for Llama-2 and 71 times too high for Falcon-7B. Why?",
         (
             Option("Falcon's weights are smaller", "Weights have no part in the formula."),
             Option(
@@ -326,10 +335,10 @@ RECALL["05"] = [
         "05.ranks",
         "A model with 4 KV heads moves from 4 GPUs to 8 (tensor parallel). Its cache on each GPU...",
         (
-            Option("halves", "Only down to one head a GPU. There are no half heads."),
+            Option("halves", "Only down to one head per GPU. There are no half heads."),
             Option(
                 "stays: each KV head now lies on two GPUs",
-                "More GPUs bring no more room for caches.",
+                "Only the weights leave more room.",
                 right=True,
             ),
             Option("doubles", "It stays on each GPU; over all GPUs together it doubles."),

@@ -18,14 +18,14 @@ from kvlab.exercises.questions import RECALL, Option, Recall
     difficulty="easy",
     hints=[
         "A step runs each weight matrix once, over all sequences together. What is read how often?",
-        "The weights once, and for each sequence the cache of all its tokens. Divide by bytes a second.",
+        "Count bytes: what is read once for all, and what once for each sequence. Then divide.",
     ],
 )
 def step_seconds(weight_bytes, token_bytes, lengths, bandwidth):
     """The least time of one decode step of a batch, in seconds -> float.
 
-    weight_bytes: all weights; token_bytes: what one token has in the cache; lengths: tokens of each
-    sequence so far; bandwidth: bytes a second
+    weight_bytes: all weights; token_bytes: keys and values of one token, all layers; lengths: tokens of
+    each sequence so far; bandwidth: bytes a second
     """
     # solve
     return (weight_bytes + token_bytes * sum(lengths)) / bandwidth
@@ -45,6 +45,21 @@ def _(weight_bytes, token_bytes, lengths, bandwidth):
 @step_seconds.mistake("each step reads all tokens so far, not only the newest.")
 def _(weight_bytes, token_bytes, lengths, bandwidth):
     return (weight_bytes + token_bytes * len(lengths)) / bandwidth
+
+
+@step_seconds.mistake("each sequence reads its own tokens: none is padded to the longest.")
+def _(weight_bytes, token_bytes, lengths, bandwidth):
+    return (weight_bytes + token_bytes * len(lengths) * max(lengths)) / bandwidth
+
+
+@step_seconds.mistake("that is in milliseconds; seconds are asked for.")
+def _(weight_bytes, token_bytes, lengths, bandwidth):
+    return 1000 * (weight_bytes + token_bytes * sum(lengths)) / bandwidth
+
+
+@step_seconds.mistake("the caches are missing: each step reads all of them.")
+def _(weight_bytes, token_bytes, lengths, bandwidth):
+    return weight_bytes / bandwidth
 
 
 @step_seconds.mistake("the weights are missing: every step runs through all of them.")
@@ -92,10 +107,15 @@ def _(weight_bytes, token_bytes, sequences):
     return weight_bytes // token_bytes + 1
 
 
+@outgrows.mistake("more sequences need fewer tokens each: divide by their number.")
+def _(weight_bytes, token_bytes, sequences):
+    return weight_bytes * sequences // token_bytes + 1
+
+
 @exercise(
     "06.intensity",
     cases=lambda: [
-        dict(query_heads=q, kv_heads=h, head_dim=d, value_bytes=b)
+        dict(query_heads=q, kv_heads=h, head_dim=d, number_bytes=b)
         for q, h, d, b in ((32, 32, 128, 2), (32, 8, 128, 2), (71, 1, 64, 2), (6, 2, 32, 4))
     ],
     minutes=10,
@@ -106,28 +126,43 @@ def _(weight_bytes, token_bytes, sequences):
         "FLOPs are paid for each query head, bytes for each KV head. The number of tokens cancels.",
     ],
 )
-def intensity(query_heads, kv_heads, head_dim, value_bytes):
-    """FLOPs that decode attention does for each byte of cache it reads -> float."""
+def intensity(query_heads, kv_heads, head_dim, number_bytes):
+    """FLOPs that decode attention does for each byte of cache it reads -> float.
+
+    Matrix products only: the scores, and the weighted values; no softmax. number_bytes: what one number takes
+    """
     # solve
     flops = query_heads * 2 * (2 * head_dim)
-    nbytes = kv_heads * 2 * head_dim * value_bytes
+    nbytes = kv_heads * 2 * head_dim * number_bytes
     return flops / nbytes
     # end
 
 
-@intensity.mistake("a group of query heads shares what is read: bytes are paid once for each KV head.")
-def _(query_heads, kv_heads, head_dim, value_bytes):
-    return 2 / value_bytes
+@intensity.mistake(
+    "FLOPs and bytes are counted for the same heads: query heads compute, and KV heads are read."
+)
+def _(query_heads, kv_heads, head_dim, number_bytes):
+    return 2 / number_bytes
 
 
-@intensity.mistake("a multiply-add is two FLOPs.")
-def _(query_heads, kv_heads, head_dim, value_bytes):
-    return query_heads / kv_heads / value_bytes
+@intensity.mistake("half of the FLOPs are missing: a multiply-add is two, with the key *and* with the value.")
+def _(query_heads, kv_heads, head_dim, number_bytes):
+    return query_heads / kv_heads / number_bytes
+
+
+@intensity.mistake("numbers were counted in place of bytes.")
+def _(query_heads, kv_heads, head_dim, number_bytes):
+    return 2 * query_heads / kv_heads
+
+
+@intensity.mistake("values are read as well as keys.")
+def _(query_heads, kv_heads, head_dim, number_bytes):
+    return 4 * query_heads / (kv_heads * number_bytes)
 
 
 @intensity.mistake("that is bytes for each FLOP: the other way round.")
-def _(query_heads, kv_heads, head_dim, value_bytes):
-    return kv_heads * value_bytes / (2 * query_heads)
+def _(query_heads, kv_heads, head_dim, number_bytes):
+    return kv_heads * number_bytes / (2 * query_heads)
 
 
 RECALL["06"] = [

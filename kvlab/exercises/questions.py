@@ -53,14 +53,14 @@ def predict(name, question, options=None, answer=None):
 
 
 def reveal(name, measured):
-    """Say what was measured, and what was predicted if anything was."""
+    """Say what came out, and what was predicted if anything was."""
     predicted, measured = record.read()["predicted"].get(name), _plain(measured)
     if predicted is None:
-        print(f"measured: {measured}")
+        print(f"answer: {measured}")
     elif predicted == measured:
-        print(f"measured: {measured}, as you predicted")
+        print(f"answer: {measured}, as you predicted")
     else:
-        print(f"measured: {measured}; you predicted {predicted}")
+        print(f"answer: {measured}; you predicted {predicted}")
 
 
 def _plain(value):

@@ -38,9 +38,9 @@ def test_a_prediction_is_remembered_and_revealed(capsys):
     reveal("99.n", 3)
     reveal("99.other", 3)
     assert capsys.readouterr().out.splitlines() == [
-        "measured: 2, as you predicted",
-        "measured: 3; you predicted 2",
-        "measured: 3",
+        "answer: 2, as you predicted",
+        "answer: 3; you predicted 2",
+        "answer: 3",
     ]
     assert find(predict("99.n", "How many?", [1, 2, 3]).widget(), widgets.RadioButtons)[0].value == 2
 
