@@ -80,9 +80,12 @@ class Fields:
         wanted = f"an integer, {least} or more"
         return self._take(name, wanted, lambda value: type(value) is int and value >= least, null)
 
-    def number(self, name):
-        """A number above zero -> float."""
-        return float(self._take(name, "a number above 0", _is_positive))
+    def number(self, name, zero=False):
+        """A number above zero, or zero where it is allowed -> float."""
+        wanted = "a number, 0 or above" if zero else "a number above 0"
+        return float(
+            self._take(name, wanted, lambda value: _is_positive(value) or (zero and _is_zero(value)))
+        )
 
     def text(self, name):
         return self._take(name, "a string", lambda value: isinstance(value, str))
@@ -124,6 +127,10 @@ def _is_positive(value):
         return type(value) in (int, float) and 0 < float(value) < math.inf  # NaN compares false
     except OverflowError:  # JSON's integers have no bound
         return False
+
+
+def _is_zero(value):
+    return type(value) in (int, float) and value == 0
 
 
 def _same(value, good):

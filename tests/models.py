@@ -1,8 +1,10 @@
 """Small random models whose sizes all differ, so that a mixed-up axis cannot hide."""
 
+from dataclasses import replace
+
 import torch
 
-from kvlab.model.config import Config
+from kvlab.model.config import Config, LatentSizes
 from kvlab.model.decoder import Decoder
 
 SMALL = Config(
@@ -15,6 +17,13 @@ SMALL = Config(
     mlp_size=28,
     max_positions=300,
 )
+ABSORBED = replace(
+    SMALL,
+    num_kv_heads=6,
+    head_dim=14,
+    latent=LatentSizes(rank=12, nope_dim=10, rope_dim=4, value_dim=7, query_rank=9),
+)
+NAIVE = replace(ABSORBED, absorbed=False)
 
 
 def random_model(config=SMALL, dtype=torch.float64, seed=0):

@@ -13,6 +13,16 @@ class CacheOverflow(ValueError):
     """More tokens than the cache has room for. Nothing was stored."""
 
 
+def present(k, v):
+    """What there is to store: keys and values, or keys that contain the values -> tuple of tensors."""
+    return (k,) if v is None else (k, v)
+
+
+def keys_and_values(stored):
+    """The way back -> (keys, values or None)."""
+    return stored if len(stored) == 2 else (stored[0], None)
+
+
 class Cache:
     """Keys and values of one sequence, kept between calls of the model.
 
@@ -44,24 +54,28 @@ class Cache:
     def attend(self, layer, q, k, v):
         """Store the new tokens' k and v, and attend with q over all that each may see -> [N, Hq, Dv].
 
-        q [N, Hq, Dk], k [N, Hkv, Dk], v [N, Hkv, Dv]. ``length`` stays; see :meth:`advance`.
+        q [N, Hq, Dk], k [N, Hkv, Dk], v [N, Hkv, Dv], or None where the layer's values are the first entries
+        of its keys. ``length`` stays; see :meth:`advance`.
         Raises ValueError for a wrong shape, TypeError for a wrong dtype, CacheOverflow where room ends.
         """
         spec = self.config.layer_kv(layer)
         self._check(spec, q, k, v)
         self._dtype = k.dtype
-        keys, values = self.store(layer, k, v)  # [length + N, Hkv, Dk], [length + N, Hkv, Dv]
-        ledger.written(k.nbytes + v.nbytes)
+        keys, values = self.store(layer, k, v)  # [length + N, Hkv, Dk], [length + N, Hkv, Dv] or None
+        ledger.written(k.nbytes + (0 if v is None else v.nbytes))
         ledger.used(self)
         first = 0 if spec.window is None else max(0, self.length + 1 - spec.window)  # oldest key seen
         key_positions = torch.arange(first, self.length + len(k), device=k.device)
         query_positions = key_positions[-len(q) :]
-        return attention(
-            q, keys[first:], values[first:], query_positions, key_positions, spec.scale, spec.window
-        )
+        values = None if values is None else values[first:]
+        positions = query_positions, key_positions
+        return attention(q, keys[first:], values, *positions, spec.scale, spec.window, spec.value_dim)
 
     def store(self, layer, k, v):
-        """Keep k and v of the new tokens -> (keys, values) of all ``length + N`` tokens of this layer."""
+        """Keep k and v of the new tokens -> (keys, values) of all ``length + N`` tokens of this layer.
+
+        ``v`` is None where there are no values beside the keys; so are the values then.
+        """
         raise NotImplementedError
 
     def advance(self, n):
@@ -83,19 +97,22 @@ class Cache:
         raise NotImplementedError
 
     def _check(self, spec, q, k, v):
-        for name, tensor in (("q", q), ("k", k), ("v", v)):
+        if spec.values_in_keys and v is not None:
+            raise ValueError(
+                "v is given, but this layer's values are the first entries of its keys: pass None"
+            )
+        given = {"q": q, "k": k} | ({} if spec.values_in_keys else {"v": v})
+        for name, tensor in given.items():
             if not isinstance(tensor, torch.Tensor) or not tensor.is_floating_point():
                 kind = tensor.dtype if isinstance(tensor, torch.Tensor) else type(tensor).__name__
                 raise TypeError(f"{name} is {kind}; it must be a tensor of floating-point numbers")
             if tensor.dim() != 3:
                 raise ValueError(f"{name} has shape {list(tensor.shape)}; it must be [tokens, heads, size]")
         n = len(k)
-        expected = {
-            "k": (k, [n, spec.num_kv_heads, spec.key_dim]),
-            "v": (v, [n, spec.num_kv_heads, spec.value_dim]),
-            "q": (q, [n, self.config.num_heads, spec.key_dim]),
-        }
-        for name, (tensor, shape) in expected.items():
+        heads = {"q": self.config.num_heads, "k": spec.num_kv_heads, "v": spec.num_kv_heads}
+        sizes = {"q": spec.key_dim, "k": spec.key_dim, "v": spec.value_dim}
+        for name, tensor in given.items():
+            shape = [n, heads[name], sizes[name]]
             if list(tensor.shape) != shape:
                 raise ValueError(f"{name} has shape {list(tensor.shape)}; this layer's is {shape}")
             if tensor.dtype != k.dtype:

@@ -3,7 +3,7 @@
 import torch
 
 from kvlab import ledger
-from kvlab.caches.base import Cache
+from kvlab.caches.base import Cache, keys_and_values, present
 
 
 class GrowingCache(Cache):
@@ -15,22 +15,22 @@ class GrowingCache(Cache):
     def __init__(self, config):
         super().__init__(config)
         self._stored = 0  # tokens, counted or not
-        self._kv = [None] * config.num_layers  # (keys [T, Hkv, Dk], values [T, Hkv, Dv]) of each layer
+        self._kv = [None] * config.num_layers  # of each layer: keys [T, Hkv, Dk] and, where kept, values
 
     @property
     def nbytes(self):
-        return sum(k.nbytes + v.nbytes for k, v in filter(None, self._kv))
+        return sum(x.nbytes for kv in filter(None, self._kv) for x in kv)
 
     def store(self, layer, k, v):
-        self._stored = self.length + len(k)
+        self._stored, new = self.length + len(k), present(k, v)
         if self._kv[layer] is not None and self.length:
             # What lies behind `length` was never counted (a step that failed half-way): it goes.
             old = [x[: self.length] for x in self._kv[layer]]
             ledger.copied(sum(x.nbytes for x in old))
-            self._kv[layer] = tuple(torch.cat(pair) for pair in zip(old, (k, v), strict=True))
+            self._kv[layer] = tuple(torch.cat(pair) for pair in zip(old, new, strict=True))
         else:
-            self._kv[layer] = k.clone(), v.clone()  # the caller may go on using its own
-        return self._kv[layer]
+            self._kv[layer] = tuple(x.clone() for x in new)  # the caller may go on using its own
+        return keys_and_values(self._kv[layer])
 
     def truncate(self, n):
         super().truncate(n)

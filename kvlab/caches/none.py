@@ -36,8 +36,9 @@ class NoCache(Cache):
         spec = self.config.layer_kv(layer)
         self._check(spec, q, k, v)
         positions = torch.arange(self._row_length(len(k)), device=k.device)
-        q, k, v = (x.unflatten(0, (self.rows, -1)) for x in (q, k, v))  # [B, N/B, H, D]
-        return attention(q, k, v, positions, positions, spec.scale, spec.window).flatten(0, 1)
+        q, k, v = (x if x is None else x.unflatten(0, (self.rows, -1)) for x in (q, k, v))  # [B, N/B, H, D]
+        out = attention(q, k, v, positions, positions, spec.scale, spec.window, spec.value_dim)
+        return out.flatten(0, 1)
 
     def advance(self, n):
         pass

@@ -5,7 +5,7 @@ from operator import index
 import torch
 
 from kvlab import ledger
-from kvlab.caches.base import Cache
+from kvlab.caches.base import Cache, keys_and_values, present
 
 
 class StaticCache(Cache):
@@ -28,15 +28,16 @@ class StaticCache(Cache):
 
     @property
     def nbytes(self):
-        return sum(k.nbytes + v.nbytes for k, v in filter(None, self._kv))
+        return sum(x.nbytes for kv in filter(None, self._kv) for x in kv)
 
     def store(self, layer, k, v):
-        end = self._stored = self.length + len(k)
+        end, arrived = self.length + len(k), present(k, v)
+        self._stored = end
         if self._kv[layer] is None or self._kv[layer][0].dtype != k.dtype:
-            self._kv[layer] = tuple(x.new_empty(self.capacity, *x.shape[1:]) for x in (k, v))
-        for room, new in zip(self._kv[layer], (k, v), strict=True):
+            self._kv[layer] = tuple(x.new_empty(self.capacity, *x.shape[1:]) for x in arrived)
+        for room, new in zip(self._kv[layer], arrived, strict=True):
             room[self.length : end] = new
-        return tuple(room[:end] for room in self._kv[layer])
+        return keys_and_values(tuple(room[:end] for room in self._kv[layer]))
 
     def fork(self):
         """Copies what is stored: two owners of one reserved room would write over each other."""

@@ -13,7 +13,10 @@ def main(argv):
         prog="python3 -m kvlab train", description=__doc__, argument_default=argparse.SUPPRESS
     )
     parser.add_argument(
-        "variant", choices=sorted(VARIANTS), metavar="VARIANT", help=f"the model: {', '.join(VARIANTS)}"
+        "variant",
+        choices=[*VARIANTS, "comparison"],
+        metavar="VARIANT",
+        help=f"the model: {', '.join(VARIANTS)}; or comparison, the short runs of lesson 07",
     )
     parser.add_argument("--seed", type=int, metavar="N", help="of the weights and the rows (1)")
     parser.add_argument(
@@ -23,6 +26,11 @@ def main(argv):
     environment = setup.ready()
     if not environment.is_current:
         return environment.rerun("train", argv)
+    if chosen.variant == "comparison":
+        from kvlab.training.compare import compare
+
+        compare()
+        return 0
     from kvlab.training import train
 
     train.main(**vars(chosen))

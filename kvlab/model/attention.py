@@ -41,18 +41,20 @@ def attention_weights(q, k, query_positions, key_positions, scale, window=None):
     return scores.masked_fill(hidden, -torch.inf).softmax(dim=-1)
 
 
-def attention(q, k, v, query_positions, key_positions, scale, window=None):
+def attention(q, k, v, query_positions, key_positions, scale, window=None, value_dim=None):
     """softmax(scale * q k^T) v over the keys each query may see -> [..., N, Hq, Dv].
 
-    q [..., N, Hq, D], k [..., T, Hkv, D], v [..., T, Hkv, Dv]; positions [N] and [T]. Nothing is computed
+    q [..., N, Hq, D], k [..., T, Hkv, D], v [..., T, Hkv, Dv]; positions [N] and [T]. Without v, the values
+    are the first ``value_dim`` entries of the keys, which are read once for both. Nothing is computed
     below the inputs' dtype. (Attention Is All You Need, Vaswani et al. 2017, section 3.2.1; grouped heads:
     GQA, Ainslie et al. 2023, section 2.2.)
     """
     n, num_heads = q.shape[-3:-1]
     weights = attention_weights(q, k, query_positions, key_positions, scale, window)  # [..., Hkv, G, N, T]
     rows = weights.flatten(-3, -2)  # [..., Hkv, G*N, T]
+    ledger.read(k.nbytes + (0 if v is None else v.nbytes))
+    v = k[..., :value_dim] if v is None else v
     ledger.matmul(rows[..., 0].numel(), k.shape[-3], v.shape[-1])
-    ledger.read(k.nbytes + v.nbytes)
     out = rows @ v.movedim(-3, -2)  # [..., Hkv, G*N, Dv]
     out = out.unflatten(-2, (-1, n)).movedim(-2, -4)  # [..., N, Hkv, G, Dv]
     return out.reshape(*out.shape[:-3], num_heads, v.shape[-1])

@@ -7,28 +7,9 @@ none of its business. Tokens come packed: N new tokens, no batch dimension, no p
 import torch
 from torch import nn
 
-from kvlab import ledger
+from kvlab.model.latent import LatentAttention
+from kvlab.model.layers import Linear, RMSNorm
 from kvlab.model.rope import rope_cos_sin, rope_frequencies, rotate
-
-
-class Linear(nn.Linear):
-    """``nn.Linear`` that bills its product."""
-
-    def forward(self, x):
-        ledger.matmul(x[..., 0].numel(), self.in_features, self.out_features)
-        return super().forward(x)
-
-
-class RMSNorm(nn.Module):
-    """Divide by the root mean square of the last dimension, in the input's dtype (Zhang, Sennrich 2019)."""
-
-    def __init__(self, size, eps):
-        super().__init__()
-        self.weight = nn.Parameter(torch.ones(size))
-        self.eps = eps
-
-    def forward(self, x):
-        return x * torch.rsqrt(x.square().mean(dim=-1, keepdim=True) + self.eps) * self.weight
 
 
 class Attention(nn.Module):
@@ -72,7 +53,7 @@ class Block(nn.Module):
     def __init__(self, config, layer):
         super().__init__()
         self.input_layernorm = RMSNorm(config.hidden_size, config.norm_eps)
-        self.self_attn = Attention(config, layer)
+        self.self_attn = (Attention if config.latent is None else LatentAttention)(config, layer)
         self.post_attention_layernorm = RMSNorm(config.hidden_size, config.norm_eps)
         self.mlp = MLP(config)
 
@@ -82,7 +63,7 @@ class Block(nn.Module):
 
 
 class Decoder(nn.Module):
-    """Token ids in, one row of logits a token out. Parameter names are those of Hugging Face's Llama."""
+    """Token ids in, one row of logits a token out. Names of parameters are Hugging Face's."""
 
     def __init__(self, config):
         super().__init__()
@@ -94,7 +75,7 @@ class Decoder(nn.Module):
         if config.tied_embeddings:
             self.lm_head.weight = self.embed_tokens.weight
         # Not a buffer: `.to(torch.bfloat16)` must not round the frequencies.
-        self.frequencies = rope_frequencies(config.head_dim, config.rope_theta, config.rope_scaling)
+        self.frequencies = rope_frequencies(config.rope_dim, config.rope_theta, config.rope_scaling)
 
     @property
     def dtype(self):
@@ -113,7 +94,8 @@ class Decoder(nn.Module):
         """
         self._check(token_ids, rows, cache)
         positions = self._positions(cache, len(token_ids))
-        cos, sin = rope_cos_sin(positions, self.frequencies.to(positions.device))  # [N, D/2] each
+        amplitude = self.config.rope_scaling.amplitude
+        cos, sin = rope_cos_sin(positions, self.frequencies.to(positions.device), amplitude)  # [N, D/2] each
         x = self.embed_tokens(token_ids)  # [N, hidden]
         for layer in self.layers:
             x = layer(x, cos, sin, cache)

@@ -5,6 +5,7 @@ cover is refused by name rather than loaded into something that nearly fits.
 """
 
 import os
+from dataclasses import replace
 from pathlib import Path, PureWindowsPath
 
 import torch
@@ -13,29 +14,39 @@ from safetensors import SafetensorError, safe_open
 from kvlab.checkpoint import CheckpointError, is_there, read_json, unreadable
 from kvlab.model.decoder import Decoder
 from kvlab.model.hf_config import config_from_hf
+from kvlab.model.hf_latent import half_split, is_interleaved
 from kvlab.model.tokenizer import Tokenizer
 
 __all__ = ["CheckpointError", "config_from_hf", "load"]
 
 
-def load(path, dtype=torch.float32):
+def load(path, dtype=torch.float32, absorbed=True):
     """A checkpoint folder -> (Decoder in ``dtype``, ready for inference, and its Tokenizer).
 
     The tokenizer is ``None`` where the folder has no tokenizer.json. ``~`` in the path is the home folder.
-    Raises CheckpointError; TypeError for a path or a dtype that is none.
+    absorbed: which form of latent attention (MLA) a model that has it computes with, see ``latent.py``; it
+    has no effect on other models.
+    Raises CheckpointError; TypeError for a path, a dtype or an ``absorbed`` that is none.
     """
     if not isinstance(path, (str, os.PathLike)):
         raise TypeError(f"path is {path!r}; it must be a string or a Path, of the folder with config.json")
     if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:
         raise TypeError(f"dtype is {dtype!r}; it must be a floating torch.dtype, such as torch.float32")
+    if not isinstance(absorbed, bool):
+        raise TypeError(f"absorbed is {absorbed!r}; it must be True or False")
     folder = Path(os.path.expanduser(path))
     if not folder.is_dir():
         raise CheckpointError(f"{folder} is not a folder; give the one that holds config.json")
-    config = config_from_hf(read_json(folder / "config.json"))
+    raw = read_json(folder / "config.json")
+    config = config_from_hf(raw)
+    if config.latent is not None:
+        config = replace(config, absorbed=absorbed)
     tensors = _decoder_names(folder, _read_tensors(folder), config, dtype)
     with torch.device("meta"):  # shapes without memory: the tensors read become the parameters
         model = Decoder(config)
     _check_tensors(folder, tensors, model.state_dict())
+    if is_interleaved(raw):
+        tensors = half_split(tensors, config)
     model.load_state_dict(tensors, assign=True)
     if config.tied_embeddings:
         model.lm_head.weight = model.embed_tokens.weight

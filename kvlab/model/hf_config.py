@@ -3,9 +3,10 @@
 import math
 
 from kvlab.checkpoint import CheckpointError, Fields
+from kvlab.model import hf_latent
 from kvlab.model.config import Config, RopeScaling
 
-FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
+FAMILIES = ("llama", "mistral", "qwen2", "qwen3", *hf_latent.FAMILIES)
 
 # What Hugging Face's own configuration classes take for a field that is absent. Null is not absence: it is
 # a value, and means "none" for a window and "the usual" for num_key_value_heads and head_dim.
@@ -28,6 +29,7 @@ _FAMILY_DEFAULTS = {
     "mistral": {"num_key_value_heads": 8, "sliding_window": 4096},
     "qwen2": {"num_key_value_heads": 32, "sliding_window": 4096},
     "qwen3": {"num_key_value_heads": 32, "sliding_window": 4096, "head_dim": 128},
+    **hf_latent.DEFAULTS,
 }
 _DEFAULT_THETA = 10_000.0
 
@@ -48,8 +50,7 @@ _COVERED = {
     "use_mrope": (False,),  # Qwen2-VL
     "num_experts": (0, 1),  # mixtures of experts
     "num_local_experts": (0, 1),
-    "n_routed_experts": (0, 1),
-    "kv_lora_rank": (),  # DeepSeek
+    "index_topk": (),  # DeepSeek-V3.2
     "attn_logit_softcapping": (),  # Gemma
     "final_logit_softcapping": (),
     "residual_multiplier": (1,),  # Granite
@@ -60,6 +61,7 @@ _COVERED = {
     "no_rope_layers": (),  # SmolLM3
     "attention_chunk_size": (),  # Llama 4
 }
+_COVERED_WITHOUT_LATENT = {"kv_lora_rank": (), "n_routed_experts": (0, 1)}  # DeepSeek's own
 
 
 def config_from_hf(raw):
@@ -73,11 +75,14 @@ def config_from_hf(raw):
     if family not in FAMILIES:
         raise CheckpointError(f"model_type {family!r} is not covered; known: {', '.join(FAMILIES)}")
     fields = Fields(_DEFAULTS | _FAMILY_DEFAULTS[family] | raw, "config.json")
-    for name, covered in _COVERED.items():
+    has_latent = family in hf_latent.FAMILIES
+    for name, covered in (_COVERED | ({} if has_latent else _COVERED_WITHOUT_LATENT)).items():
         fields.only(name, *covered)
     fields.require(_SIZES.values())
     sizes = {ours: fields.integer(theirs) for ours, theirs in _SIZES.items()}
-    head_dim = _head_dim(fields)
+    latent = hf_latent.latent_sizes(fields, family) if has_latent else None
+    # A DeepSeek file's head_dim has no part: it is the rotary part's width, or left over.
+    head_dim = latent.nope_dim + latent.rope_dim if has_latent else _head_dim(fields)
     fields.only("attention_multiplier", 1 / math.sqrt(head_dim))
     fields.only("query_pre_attn_scalar", head_dim)
     attention_bias, mlp_bias = fields.flag("attention_bias"), fields.flag("mlp_bias")
@@ -90,10 +95,11 @@ def config_from_hf(raw):
             tied_embeddings=fields.flag("tie_word_embeddings"),
             qkv_bias=family == "qwen2" or (family != "mistral" and attention_bias),
             output_bias=family in ("llama", "qwen3") and attention_bias,
-            mlp_bias=family == "llama" and mlp_bias,
+            mlp_bias=family in ("llama", "deepseek_v2") and mlp_bias,
             qk_norm=family == "qwen3",
             windows=_windows(fields, family),
-            **_rope(fields),
+            latent=latent,
+            **_rope(fields, family),
         )
     except CheckpointError:
         raise
@@ -136,37 +142,39 @@ def _windows(fields, family):
 _FULL, _SLIDING = "full_attention", "sliding_attention"
 
 
-def _rope(fields):
+def _rope(fields, family):
     """rope_parameters (newer files) or rope_scaling (older ones), which must not contradict each other."""
     named = {name: fields.object(name, null=True) for name in ("rope_parameters", "rope_scaling")}
-    readings = [_read_rope(fields, name, values) for name, values in named.items() if values]
-    readings = readings or [_read_rope(fields, "rope_parameters", {})]
+    kinds = [kind for kind in _ROPE_FIELDS if kind != "yarn" or family in hf_latent.FAMILIES]
+    readings = [_read_rope(fields, name, values, kinds) for name, values in named.items() if values]
+    readings = readings or [_read_rope(fields, "rope_parameters", {}, kinds)]
     if readings[0] != readings[-1]:
         raise CheckpointError("config.json: rope_parameters and rope_scaling disagree: keep the right one")
     return readings[0]
 
 
-def _read_rope(fields, name, values):
+def _read_rope(fields, name, values, covered):
     rope = Fields(values, f"config.json: {name}")
     nested = [key for key, value in values.items() if isinstance(value, dict) or key.endswith("_attention")]
     if nested:
         raise CheckpointError(f"{rope.where} differs by layer ({', '.join(nested)}); that is not covered")
     kinds = [rope.text(key) for key in ("rope_type", "type") if key in rope]
     if not kinds and (name == "rope_scaling" or values.keys() - _EVERY_ROPE):
-        raise CheckpointError(f"{rope.where} lacks rope_type; known: {', '.join(_ROPE_FIELDS)}")
+        raise CheckpointError(f"{rope.where} lacks rope_type; known: {', '.join(covered)}")
     kind = _agreed(f"{name}'s type", kinds or ["default"])
-    if kind not in _ROPE_FIELDS:
-        raise CheckpointError(
-            f"{rope.where}: RoPE type {kind!r} is not covered; known: {', '.join(_ROPE_FIELDS)}"
-        )
+    if kind not in covered:
+        raise CheckpointError(f"{rope.where}: RoPE type {kind!r} is not covered; known: {', '.join(covered)}")
     rope.where = f"config.json: RoPE type {kind!r}"
-    wanted = _ROPE_FIELDS[kind]
+    wanted, optional = _ROPE_FIELDS[kind], _OPTIONAL_ROPE_FIELDS.get(kind, ())
     rope.require(wanted.values())
     rope.only("partial_rotary_factor", 1.0)
-    for extra in values.keys() - _EVERY_ROPE - set(wanted.values()) - _IDLE:
-        rope.only(extra)
+    for extra in values.keys() - _EVERY_ROPE - _IDLE - {*wanted.values(), *optional}:
+        rope.only(extra, *_USUAL_ROPE.get((kind, extra), ()))
     thetas = [place.number("rope_theta") for place in (rope, fields) if "rope_theta" in place]
     numbers = {ours: rope.number(theirs) for ours, theirs in wanted.items()}
+    for option in optional:  # null, like absence, means the usual
+        if values.get(option) is not None:
+            numbers[option] = rope.number(option, zero=option.startswith("mscale"))
     if "original_max_positions" in wanted:
         context = "original_max_position_embeddings"
         given = [place.integer(context) for place in (rope, fields) if context in place]
@@ -195,6 +203,9 @@ _ROPE_FIELDS = {
         "high_freq_factor": "high_freq_factor",
         "original_max_positions": "original_max_position_embeddings",
     },
+    "yarn": {"factor": "factor", "original_max_positions": "original_max_position_embeddings"},
 }
+_OPTIONAL_ROPE_FIELDS = {"yarn": ("beta_fast", "beta_slow", "mscale", "mscale_all_dim")}
+_USUAL_ROPE = {("yarn", "truncate"): (True,)}  # what a type does anyway
 _EVERY_ROPE = {"rope_type", "type", "rope_theta", "partial_rotary_factor"}
 _IDLE = {"original_max_position_embeddings", "finetuned"}  # told of the training, and used by some types only

@@ -18,7 +18,7 @@ def rope_frequencies(head_dim, theta, scaling=None):
 
     ``scaling`` is a :class:`~kvlab.model.config.RopeScaling`. "linear" divides all frequencies (Chen et al.
     2023, section 2); "llama3" divides the slow ones, leaves the fast ones and blends between (Llama 3.1's
-    released code).
+    released code); so does "yarn", with another blend (Peng et al. 2023, section 3.2).
     """
     frequencies = theta ** -(
         torch.arange(0, head_dim, 2, dtype=torch.float64, device="cpu") / head_dim
@@ -34,13 +34,25 @@ def rope_frequencies(head_dim, theta, scaling=None):
         span = scaling.high_freq_factor - scaling.low_freq_factor
         keep = ((turns - scaling.low_freq_factor) / span).clamp(0, 1)
         return keep * frequencies + (1 - keep) * frequencies / scaling.factor
-    raise ValueError(f"unknown RoPE scaling {scaling.kind!r}; known: default, linear, llama3")
+    if scaling.kind == "yarn":
+        # Pairs that turn beta_fast times or more in the first context stay; below beta_slow they are divided.
+        first, last = (
+            head_dim
+            * math.log(scaling.original_max_positions / (turns * 2 * math.pi))
+            / (2 * math.log(theta))
+            for turns in (scaling.beta_fast, scaling.beta_slow)
+        )
+        first, last = max(math.floor(first), 0), min(math.ceil(last), head_dim - 1)
+        pairs = torch.arange(head_dim // 2, dtype=torch.float64, device="cpu")
+        keep = 1 - ((pairs - first) / (last - first or 0.001)).clamp(0, 1)
+        return keep * frequencies + (1 - keep) * frequencies / scaling.factor
+    raise ValueError(f"unknown RoPE scaling {scaling.kind!r}; known: default, linear, llama3, yarn")
 
 
-def rope_cos_sin(positions, frequencies):
+def rope_cos_sin(positions, frequencies, amplitude=1.0):
     """cos and sin of every token's angles, in float64: positions [N], frequencies [D/2] -> two [N, D/2]."""
     angles = positions.to(frequencies.dtype)[..., None] * frequencies
-    return angles.cos(), angles.sin()
+    return amplitude * angles.cos(), amplitude * angles.sin()
 
 
 def rotate(x, cos, sin):

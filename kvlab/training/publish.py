@@ -34,8 +34,8 @@ def publish(variant, model, recipe, losses, folder=None):
 
 
 def hf_config(config):
-    """The config.json of a Llama with these numbers."""
-    return {
+    """The config.json of a Llama with these numbers, or of a dense DeepSeek-V3 where there is a latent."""
+    fields = {
         "architectures": ["LlamaForCausalLM"],
         "model_type": "llama",
         "hidden_act": "silu",
@@ -54,6 +54,42 @@ def hf_config(config):
         "eos_token_id": 1,
         "dtype": "float16",
     }
+    if config.latent is not None:
+        del fields["head_dim"]  # transformers would take it for the rotary part's width
+        fields |= _latent_fields(config)
+    return fields
+
+
+def _latent_fields(config):
+    sizes = config.latent
+    return {
+        "architectures": ["DeepseekV3ForCausalLM"],
+        "model_type": "deepseek_v3",
+        "kv_lora_rank": sizes.rank,
+        "q_lora_rank": sizes.query_rank,
+        "qk_nope_head_dim": sizes.nope_dim,
+        "qk_rope_head_dim": sizes.rope_dim,
+        "v_head_dim": sizes.value_dim,
+        "rope_interleave": False,  # our weights are half-split
+        "first_k_dense_replace": config.num_layers,
+        "n_routed_experts": 0,  # transformers takes no null here
+        "num_nextn_predict_layers": 0,
+    }
+
+
+def _head_rows(config):
+    """The card's lines on heads."""
+    sizes = config.latent
+    if sizes is None:
+        heads = f"{config.num_heads}, {config.num_kv_heads}, {config.head_dim}"
+        return f"| query heads, KV heads, head size | {heads} |"
+    widths = f"{sizes.nope_dim}, {sizes.rope_dim}, {sizes.value_dim}"
+    return (
+        f"| attention | latent (MLA), {config.num_heads} heads |\n"
+        f"| latent and rope key, kept for each token and layer | {sizes.rank} + {sizes.rope_dim} numbers |\n"
+        f"| a head's nope, rope and value widths | {widths} |\n"
+        f"| query latent | {sizes.query_rank or 'none'} |"
+    )
 
 
 def card(variant, folder, recipe, losses):
@@ -81,7 +117,7 @@ A Llama-style decoder trained for this course on a CPU, small enough to come wit
 |---|---|
 | parameters | {sum(p.numel() for p in model.parameters()):,} |
 | layers, width | {config.num_layers}, {config.hidden_size} |
-| query heads, KV heads, head size | {config.num_heads}, {config.num_kv_heads}, {config.head_dim} |
+{_head_rows(config)}
 | context | {config.max_positions} tokens |
 | vocabulary | {config.vocab_size} byte-pair tokens; every byte is one, so any text can be encoded |
 | trained on | {recipe.tokens:,} tokens: {stages}; seed {recipe.seed} |

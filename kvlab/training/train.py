@@ -54,10 +54,16 @@ def optimiser(model, recipe):
     return torch.optim.AdamW(groups, lr=recipe.learning_rate, betas=(0.9, 0.95), fused=True)
 
 
-def train(variant, recipe, folder, quiet=False):
-    """Train to the end, resuming from ``folder`` when a run was cut there -> (model, list of losses)."""
-    model = Decoder(VARIANTS[variant])
-    initialise(model, recipe.seed)
+def train(variant, recipe, folder, quiet=False, start=None):
+    """Train to the end, resuming from ``folder`` when a run was cut there -> (model, list of losses).
+
+    start: a model to train further, in place of a new one; ``variant`` is then only a name for its file.
+    """
+    if start is None:
+        model = Decoder(VARIANTS[variant])
+        initialise(model, recipe.seed)
+    else:
+        model = start.requires_grad_(True)
     optimizer = optimiser(model, recipe)
     losses, state_file = [], Path(folder) / f"{variant}.pt"
     if state_file.exists():

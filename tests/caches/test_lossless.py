@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import kvlab
 from kvlab.caches import GrowingCache, NoCache, StaticCache
-from tests.models import SMALL, random_ids, random_model
+from tests.models import ABSORBED, NAIVE, SMALL, random_ids, random_model
 
 LOSSLESS = [GrowingCache, StaticCache]
 TOLERANCE = 1e-10  # float64 sums of a few hundred terms, taken in another order
@@ -25,6 +25,16 @@ def compositions(n):
     for cuts in itertools.product([False, True], repeat=n - 1):
         bounds = [0, *(i + 1 for i, cut in enumerate(cuts) if cut), n]
         yield [b - a for a, b in itertools.pairwise(bounds)]
+
+
+@pytest.mark.parametrize("cache_type", LOSSLESS)
+@pytest.mark.parametrize("config", [ABSORBED, NAIVE])
+def test_every_split_of_8_tokens_with_a_latent(config, cache_type):
+    model, ids = random_model(config), random_ids(8)
+    expected = model(ids, NoCache(config))
+    for split in compositions(8):
+        got = logits_in_chunks(model, ids, cache_type(config), split)
+        assert (got - expected).abs().max() < TOLERANCE
 
 
 @pytest.fixture(scope="module")
@@ -59,16 +69,18 @@ def test_random_splits_of_200_tokens_on_the_trained_model(tiny, cache_type):
         ).abs().max() < TOLERANCE
 
 
+GROUPINGS = [replace(SMALL, num_kv_heads=heads) for heads in (6, 3, 2, 1)]
+
+
 @pytest.mark.parametrize("cache_type", LOSSLESS)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     sizes=st.lists(st.integers(1, 9), min_size=1, max_size=8),
-    heads=st.sampled_from([(6, 6), (6, 3), (6, 2), (6, 1)]),
+    config=st.sampled_from([*GROUPINGS, ABSORBED, NAIVE]),
     window=st.sampled_from([None, 1, 2, 5, 64]),
 )
-def test_any_split_any_grouping_any_window(cache_type, sizes, heads, window):
-    windows = () if window is None else (window, None, window)
-    config = replace(SMALL, num_heads=heads[0], num_kv_heads=heads[1], windows=windows)
+def test_any_split_any_grouping_any_window(cache_type, sizes, config, window):
+    config = replace(config, windows=() if window is None else (window, None, window))
     model, ids = random_model(config), random_ids(sum(sizes))
     expected = model(ids, NoCache(config))
     got = logits_in_chunks(model, ids, cache_type(config), sizes)
@@ -76,6 +88,7 @@ def test_any_split_any_grouping_any_window(cache_type, sizes, heads, window):
 
 
 @pytest.mark.parametrize("cache_type", LOSSLESS)
+@pytest.mark.parametrize("config", [SMALL, ABSORBED, NAIVE])
 @settings(max_examples=30, deadline=None)
 @given(
     operations=st.lists(
@@ -88,17 +101,17 @@ def test_any_split_any_grouping_any_window(cache_type, sizes, heads, window):
         max_size=12,
     )
 )
-def test_any_order_of_feeding_truncating_and_forking(cache_type, operations):
+def test_any_order_of_feeding_truncating_and_forking(config, cache_type, operations):
     """A model of plain token lists: each branch must answer as if its own tokens had been fed to no cache."""
-    model = random_model()
-    branches = [(cache_type(SMALL), [])]
+    model, spec = random_model(config), config.layer_kv(0)
+    branches = [(cache_type(config), [])]
     fresh = itertools.count()
     for name, index, *rest in operations:
         cache, tokens = branches[index % len(branches)]
         if name == "feed":
             tokens.extend(next(fresh) % SMALL.vocab_size for _ in range(rest[0]))
             got = model(torch.tensor(tokens[cache.length :]), cache)
-            expected = model(torch.tensor(tokens), NoCache(SMALL))
+            expected = model(torch.tensor(tokens), NoCache(config))
             assert (got - expected[-rest[0] :]).abs().max() < TOLERANCE
         elif name == "truncate":
             keep = int(rest[0] * cache.length)
@@ -108,8 +121,8 @@ def test_any_order_of_feeding_truncating_and_forking(cache_type, operations):
             branches.append((cache.fork(), list(tokens)))
         else:  # the first layer stores, then the step ends in an error: nothing of it may count
             n = rest[0]
-            q = torch.zeros(n, SMALL.num_heads, SMALL.head_dim, dtype=torch.float64)
-            kv = torch.ones(n, SMALL.num_kv_heads, SMALL.head_dim, dtype=torch.float64)
-            cache.attend(0, q, kv, kv)
+            q = torch.zeros(n, config.num_heads, spec.key_dim, dtype=torch.float64)
+            k = torch.ones(n, spec.num_kv_heads, spec.key_dim, dtype=torch.float64)
+            cache.attend(0, q, k, None if spec.values_in_keys else k[..., : spec.value_dim])
         for each_cache, each_tokens in branches:
             assert each_cache.length == len(each_tokens)

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from kvlab.caches import GrowingCache, NoCache
-from tests.models import SMALL, random_ids, random_model
+from tests.models import ABSORBED, NAIVE, SMALL, random_ids, random_model
 
 
 @pytest.fixture
@@ -50,7 +50,8 @@ def test_positions_end_where_the_model_ends(model):
     assert cache.length == 300
 
 
-def test_nothing_is_computed_below_the_inputs_dtype(model):
+@pytest.mark.parametrize("config", [SMALL, ABSORBED, NAIVE])
+def test_nothing_is_computed_below_the_inputs_dtype(config):
     """Every floating tensor that an operation makes is float64 (indices and masks aside)."""
     from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -64,8 +65,9 @@ def test_nothing_is_computed_below_the_inputs_dtype(model):
                     seen.add(tensor.dtype)
             return out
 
+    model = random_model(config)
     with Watch():
-        model(random_ids(5), NoCache(SMALL))
+        model(random_ids(5), NoCache(config))
     assert seen == {torch.float64}
 
 

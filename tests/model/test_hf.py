@@ -63,10 +63,10 @@ def test_a_tied_output_matrix_stays_tied(folder):
     [
         (
             {"model_type": "mixtral"},
-            "model_type 'mixtral' is not covered; known: llama, mistral, qwen2, qwen3",
+            "model_type 'mixtral' is not covered; known: llama, mistral, qwen2, qwen3, deepseek_v2",
         ),
         ({"model_type": "qwen3_moe"}, "model_type 'qwen3_moe'"),
-        ({"model_type": "deepseek_v3"}, "model_type 'deepseek_v3'"),
+        ({"model_type": "deepseek_v32"}, "model_type 'deepseek_v32'"),
         ({"model_type": "gpt2"}, "model_type 'gpt2'"),
         ({"model_type": None}, "model_type None"),
         ({"hidden_act": "gelu"}, "hidden_act 'gelu' is not covered"),
@@ -159,6 +159,16 @@ def test_weights_that_do_not_fit_the_config(folder):
 def test_a_byte_order_mark_is_no_damage(folder):
     (folder / "config.json").write_text(json.dumps(CONFIG), encoding="utf-8-sig")
     assert hf.load(folder)[0].config == SMALL
+
+
+@pytest.mark.parametrize("absorbed", [None, 0, "naive"])
+def test_a_form_of_latent_attention_that_is_none(folder, absorbed):
+    with pytest.raises(TypeError, match="absorbed is .*; it must be True or False"):
+        hf.load(folder, absorbed=absorbed)
+
+
+def test_the_form_has_no_effect_without_a_latent(folder):
+    assert hf.load(folder, absorbed=False)[0].config == hf.load(folder)[0].config == SMALL
 
 
 def test_home_is_expanded(folder, monkeypatch):

@@ -33,6 +33,12 @@ def test_the_tiny_model_knows_its_text():
     assert loss(text) < 4.0 < loss("funeral's your came father see my to lord I I") < 9
 
 
+def test_the_form_of_latent_attention_has_no_effect_without_a_latent():
+    assert kvlab.load("tiny-gqa", absorbed=False)[0].config == kvlab.load("tiny-gqa")[0].config
+    with pytest.raises(TypeError, match="absorbed is 'no'"):
+        kvlab.load("tiny-gqa", absorbed="no")
+
+
 def test_any_text_survives_the_tiny_tokenizer():
     _, tokenizer = kvlab.load("tiny-gqa")
     text = "naïve 漢字 🙂\n\n\ttabs  and  spaces\x00"

@@ -106,7 +106,7 @@ def test_a_window_off_by_one(monkeypatch):
     config = replace(SMALL, windows=(4, 4, 4))
     sound = base.attention
 
-    def trimmed(q, k, v, query_positions, key_positions, scale, window):
+    def trimmed(q, k, v, query_positions, key_positions, scale, window, value_dim):
         return sound(q, k[-window:], v[-window:], query_positions, key_positions[-window:], scale, window)
 
     def differs():

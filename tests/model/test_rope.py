@@ -63,3 +63,22 @@ def test_llama3_scaling_slows_only_the_slow():
     between = (turns > 1) & (turns < 4)
     assert between.any()
     assert ((scaled < plain) & (scaled > plain / 8))[between].all()
+
+
+def test_yarn_keeps_the_fast_divides_the_slow_and_blends_between():
+    """DeepSeek-V2's own numbers: the bounds are pair numbers, rounded outwards."""
+    scaling = RopeScaling("yarn", 40.0, original_max_positions=4096, beta_fast=32, beta_slow=1)
+    plain, scaled = rope_frequencies(64, 1e4), rope_frequencies(64, 1e4, scaling)
+    turns = 4096 * plain / (2 * math.pi)
+    first, last = int((turns >= 32).sum()) - 1, int((turns > 1).sum())
+    assert (first, last) == (10, 23)
+    assert torch.equal(scaled[: first + 1], plain[: first + 1])
+    assert torch.allclose(scaled[last:] * 40, plain[last:], rtol=1e-12)
+    kept = (scaled / plain * 40 - 1) / 39  # 1 at `first`, 0 at `last`, straight between
+    assert torch.allclose(kept[first : last + 1], torch.linspace(1, 0, 14, dtype=torch.float64), atol=1e-12)
+
+
+def test_amplitude_multiplies_both():
+    positions, frequencies = torch.arange(5), rope_frequencies(8, 1e4)
+    plain, larger = rope_cos_sin(positions, frequencies), rope_cos_sin(positions, frequencies, 1.25)
+    assert all(torch.equal(b, 1.25 * a) for a, b in zip(plain, larger, strict=True))

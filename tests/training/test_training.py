@@ -1,11 +1,14 @@
 """Training in small: seeded, resumable to the bit, on rows that are what the model card says."""
 
+import json
 from dataclasses import replace
 
 import pytest
 import torch
 
+from kvlab.memory import ModelSpec
 from kvlab.model import hf
+from kvlab.model.config import LatentSizes
 from kvlab.training import data, publish, train, variants
 from kvlab.training.corpus import HELD_OUT, texts, tidy, works
 from kvlab.training.evaluate import held_out_loss
@@ -122,3 +125,30 @@ def test_a_published_model_reads_back(tmp_path):
     card = (tmp_path / "made" / "README.md").read_text()
     for promise in ("Shakespeare", "public domain", "repeated", "Apache-2.0", "nats a token", "macbeth"):
         assert promise.lower() in card.lower()
+
+
+def test_a_published_model_with_a_latent_reads_back(tmp_path, monkeypatch):
+    sizes = LatentSizes(rank=10, nope_dim=6, rope_dim=4, value_dim=7)
+    small = replace(variants.VARIANTS["tiny-gqa"], num_kv_heads=6, head_dim=10, latent=sizes)
+    monkeypatch.setitem(variants.VARIANTS, "tiny-gqa", small)
+    model, losses = train.train("tiny-gqa", RECIPE, tmp_path / "run", quiet=True)
+    publish.publish("tiny-gqa", model, RECIPE, losses, tmp_path / "made")
+    written = json.loads((tmp_path / "made" / "config.json").read_text())
+    assert (written["model_type"], written["rope_interleave"]) == ("deepseek_v3", False)
+    assert ModelSpec.from_config(written).kinds() == {"latent": 1}
+    for absorbed in (True, False):
+        read, _ = hf.load(tmp_path / "made", absorbed=absorbed)
+        assert read.config == replace(small, absorbed=absorbed)
+        for name, tensor in model.state_dict().items():
+            assert torch.equal(read.state_dict()[name], tensor.half().float())
+    card = (tmp_path / "made" / "README.md").read_text()
+    assert "| latent and rope key, kept for each token and layer | 10 + 4 numbers |" in card
+    assert "| a head's nope, rope and value widths | 6, 4, 7 |\n| query latent | none |" in card
+    squeezed = replace(small, latent=replace(sizes, query_rank=9))
+    assert hf.config_from_hf(publish.hf_config(squeezed)) == squeezed
+
+
+def test_the_config_of_a_published_llama_is_the_model():
+    for heads in (6, 2, 1):
+        config = replace(variants.VARIANTS["tiny-gqa"], num_kv_heads=heads)
+        assert hf.config_from_hf(publish.hf_config(config)) == config
