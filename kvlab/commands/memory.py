@@ -5,6 +5,8 @@ Like every command it starts with the standard library alone, and unlike the oth
 
 import argparse
 import json
+import os
+import sys
 import warnings
 
 from kvlab import memory
@@ -14,7 +16,7 @@ BYTES = (
     "cache of all sequences",
     "on one rank",
     "of it, one more token of a sequence",
-    "and constant, a sequence",
+    "fixed part of a sequence, at any length",
 )
 
 
@@ -47,8 +49,7 @@ def main(argv):
     parser.add_argument("--list", action="store_true", help="the models, devices and dtypes that are known")
     options = parser.parse_args(argv)
     if options.list:
-        print(listing())
-        return 0
+        return show(listing())
     if options.model is None:
         raise CommandError(
             "which model? A name of the catalogue (--list) or a path to a config.json", status=2
@@ -62,10 +63,18 @@ def main(argv):
         raise CommandError(" ".join(str(error).split()), status=2) from error
     remarks = [str(each.message) for each in caught] + list(spec.notes)
     if options.json:
-        print(json.dumps(answer | {"notes": remarks}, indent=2))
-    else:
-        print(table(spec, answer, options.block_size))
-        print("".join(f"\nNote: {remark}" for remark in remarks), end="\n" if remarks else "")
+        return show(json.dumps(answer | {"notes": remarks}, indent=2))
+    said = table(spec, answer, options.block_size, options.reserve)
+    return show("\n".join([said, *[""] * bool(remarks), *(f"Note: {remark}" for remark in remarks)]))
+
+
+def show(text):
+    """Print it, and end quietly where nobody reads on, as after ``| head`` -> exit status."""
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        # What could not be written would be tried again, and fail, when Python ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0
 
 
@@ -122,6 +131,7 @@ def _on_device(spec, options, asked):
     room = {"free": free, "block_size": options.block_size, **asked}
     return {
         "device": device.name,
+        "device_bytes": device.memory_bytes,
         "weights_per_rank": memory.weight_bytes(spec, options.weights_dtype, options.tp),
         "free_per_rank": free,
         "fits_sequences": memory.fits_sequences(spec, options.tokens, **room),
@@ -131,7 +141,7 @@ def _on_device(spec, options, asked):
     }
 
 
-def table(spec, answer, block_size):
+def table(spec, answer, block_size, reserve):
     """The answers for people."""
     kinds = ", ".join(f"{count} {kind}" for kind, count in spec.kinds().items())
     lines = [
@@ -145,30 +155,42 @@ def table(spec, answer, block_size):
         rows.append((f"allocated on one rank, in blocks of {block_size}", answer["allocated_per_rank"]))
         rows += [(f"  more than ideal: {why}", more) for why, more in answer["allocated_more"].items()]
     if "device" in answer:
+        free = answer["free_per_rank"]
         rows += [
             (f"weights on one {answer['device']}", answer["weights_per_rank"]),
-            ("left for caches", answer["free_per_rank"]),
+            ("left for caches", free) if free >= 0 else ("lacking before any cache", -free),
         ]
     width, digits = max(len(text) for text, _ in rows), max(len(f"{value:,}") for _, value in rows)
     for text, value in rows:
         sizes = f"{memory.size(value):>12}  {memory.size(value, 'decimal'):>12}"
         lines.append(f"{text:<{width}}  {value:>{digits},} B  {sizes}")
-    return "\n".join(lines + (_fits(answer) if "device" in answer else []))
+    return "\n".join(lines + (_fits(answer, reserve) if "device" in answer else []))
 
 
-def _fits(answer):
+def _fits(answer, reserve):
+    weights, room = answer["weights_per_rank"], answer["device_bytes"]
+    if weights >= room:
+        alone = f"the weights alone do not fit: {memory.size(weights)} on a device of {memory.size(room)}"
+        return ["", alone, "more ranks (--tp), a smaller --weights-dtype or a larger device would help"]
+    if answer["free_per_rank"] <= 0:
+        return ["", "the weights and what is held back fill the device: nothing is left for caches"]
     length, limit = answer["max_tokens"], answer["model_limit"]
     several = f" of {answer['sequences']} sequences" if answer["sequences"] > 1 else ""
     longest = "no length fills it" if length is None else f"{length:,} tokens"
     if limit is not None and (length is None or length > limit):
         longest += f" (the model was made for {limit:,})"
     fits = answer["fits_sequences"]
-    return [
+    seconds = answer["tpot_floor_s"]
+    step = f"{seconds:,.1f} s" if seconds >= 10 else f"{seconds * 1000:,.2f} ms"
+    said = [
         "",
         f"sequences of {answer['tokens']:,} tokens that fit: {'any number' if fits is None else f'{fits:,}'}",
         f"longest text{several}: {longest}",
-        f"a decode step takes {answer['tpot_floor_s'] * 1000:,.2f} ms at the least",
+        f"a decode step takes about {step}, by the roofline",
     ]
+    if not reserve:
+        said.append("nothing is held back for activations; engines keep about a tenth: --reserve 0.1")
+    return said
 
 
 def listing():

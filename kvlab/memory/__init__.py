@@ -4,6 +4,7 @@ Plain Python. The sum runs over a model's layers, because no single formula hold
 not known is refused.
 """
 
+from kvlab.memory.budget import Budget, budget
 from kvlab.memory.capacity import fits_sequences, free_bytes, longest, outgrows, weight_bytes
 from kvlab.memory.catalogue import Device, device, devices, models, published
 from kvlab.memory.cost import Cost, cost, kv_bytes, naive_bytes, read_bytes, replicated
@@ -23,6 +24,7 @@ __all__ = [
     "UNITS",
     "Allocation",
     "Attention",
+    "Budget",
     "Compressed",
     "Cost",
     "Device",
@@ -39,6 +41,7 @@ __all__ = [
     "UnknownName",
     "allocation",
     "attention_intensity",
+    "budget",
     "cost",
     "decode",
     "device",

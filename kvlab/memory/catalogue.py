@@ -10,7 +10,10 @@ from kvlab.memory.errors import UnknownName, known
 
 
 def models():
-    """{name: row of models.json}, in the file's order; the rows are the caller's own."""
+    """{name: row of models.json}, in the file's order; the rows are the caller's own.
+
+    ``also`` holds further Hugging Face ids of the same model, such as its name after a rename.
+    """
     return {row["name"]: row for row in json.loads(_text("models.json"))}
 
 
@@ -50,7 +53,7 @@ class Device:
     note: str = ""
 
     def ridge(self, form="bf16"):
-        """FLOPs a byte at which arithmetic takes as long as reading: the roofline's corner.
+        """FLOPs a byte at which arithmetic takes as long as reading: the roofline's ridge.
 
         Raises ValueError where the device's rate is not known.
         """
@@ -66,7 +69,8 @@ class Device:
 def model(name):
     """The catalogue's row for a name or a Hugging Face id, in any case. Raises UnknownName."""
     rows = models()
-    return _find(name, rows, {row["hf_id"]: row for row in rows.values() if row["hf_id"]}, "model")
+    ids = {each: row for row in rows.values() for each in (row["hf_id"], *row.get("also", ())) if each}
+    return _find(name, rows, ids, "model")
 
 
 def device(name):

@@ -1,6 +1,7 @@
 """The least time a step can take: its bytes over bandwidth, or its FLOPs over the arithmetic rate.
 
-These are floors. A real step also launches kernels, talks to other ranks, and reaches neither limit quite.
+These are floors, to within a few percent: the input embedding counts as read, of which a look-up needs one
+row. A real step also launches kernels, talks to other ranks, and reaches neither limit quite.
 (Roofline: Williams et al., 2009. Decode and prefill: Pope et al., arXiv:2211.05102, section 2.)
 """
 

@@ -1,6 +1,7 @@
 """The memory command: the contract's JSON, tables for people, and refusals in one line."""
 
 import json
+import os
 import subprocess
 import sys
 
@@ -84,6 +85,47 @@ def test_for_people(capsys):
     assert f"{81_920 * 200_000 + cost.bytes_constant:,} B" in said
     assert "GiB" in said and "GB" in said
     assert "Note: 200,000 tokens are more than the 131,072" in said
+
+
+def told(capsys, *arguments):
+    assert run(["memory", *arguments]) == 0
+    return capsys.readouterr().out
+
+
+def test_no_speed_where_the_weights_alone_do_not_fit(capsys):
+    for model in ("DeepSeek-V3", "Llama-3.1-405B"):
+        said = told(capsys, model, "--device", "H100 SXM")
+        assert "the weights alone do not fit: " in said and "lacking before any cache" in said
+        assert "a decode step" not in said and "that fit" not in said and "held back" not in said
+        assert asked(capsys, model, "--device", "H100 SXM")["fits_sequences"] == 0
+    held = ["Llama-3.1-70B", "--device", "H100 SXM", "--weights-dtype", "fp8", "--reserve", "0.3"]
+    said = told(capsys, *held)
+    assert "what is held back fill the device" in said and "a decode step" not in said
+
+
+def test_what_is_held_back_is_said(capsys):
+    asking = ["Llama-3.1-8B", "--device", "H100 SXM"]
+    line = "\nnothing is held back for activations; engines keep about a tenth: --reserve 0.1\n"
+    assert line in told(capsys, *asking)
+    assert line not in told(capsys, *asking, "--reserve", "0.1")
+    assert "a decode step takes about 4.95 ms, by the roofline\n" in told(capsys, *asking)
+    assert " s, by the roofline" in told(capsys, *asking, "--tokens", "100000", "--sequences", "100000")
+
+
+def test_notes_come_after_one_empty_line_and_once(capsys):
+    said = told(capsys, "Qwen3.5-27B")
+    assert said.count("MTP") == 1 and "(s)" not in said
+    assert said.count("\n\nNote: ") == 1 and told(capsys, "Llama-3.1-8B").endswith(" B\n")
+
+
+@pytest.mark.parametrize("arguments", [["--list"], ["Llama-3.1-8B"], ["Llama-3.1-8B", "--json"]])
+def test_it_ends_quietly_where_nobody_reads_on(arguments):
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-m", "kvlab", "memory", *arguments]
+    done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, text=True, cwd=ROOT)
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 @pytest.mark.parametrize(

@@ -28,13 +28,18 @@ NAMES = list(models())
 ids = [row["name"] for row in ROWS]
 
 
+def ids_of(row):
+    """Every Hugging Face id that a model has, or had."""
+    return [each for each in (row["hf_id"], *row.get("also", ())) if each]
+
+
 @pytest.mark.parametrize("row", ROWS, ids=ids)
 def test_every_model_resolves_however_it_is_written(row):
     spec = ModelSpec.named(row["name"])
     assert spec.name == row["name"]
     spellings = [row["name"].upper(), row["name"].lower(), f"  {row['name']} ", row["name"].replace(" ", "_")]
-    if row["hf_id"]:
-        spellings += [row["hf_id"], row["hf_id"].upper()]
+    for each in ids_of(row):
+        spellings += [each, each.upper()]
     for spelling in spellings:
         assert ModelSpec.named(spelling) == spec, spelling
 
@@ -53,8 +58,16 @@ def test_every_model_adds_up(row):
     assert bool(notes) == (not {"dtype", "torch_dtype"} & config.keys())
 
 
+def test_a_model_has_its_name_from_before_and_after_a_rename():
+    for large in ("8B", "70B", "405B"):
+        before, after = (
+            ModelSpec.named(f"meta-llama/{name}-{large}") for name in ("Meta-Llama-3.1", "Llama-3.1")
+        )
+        assert before == after and after.name == f"Llama-3.1-{large}"
+
+
 def test_no_name_stands_twice():
-    spellings = [*NAMES, *(row["hf_id"] for row in ROWS if row["hf_id"])]
+    spellings = [*NAMES, *(each for row in ROWS for each in ids_of(row))]
     assert len({each.lower() for each in spellings}) == len(spellings)
     assert len({name.lower() for name in devices()}) == len(devices())
 
@@ -64,7 +77,7 @@ def test_no_name_stands_twice():
     [
         ("Llama-3.1-9B", "Llama-3.1-8B"),
         ("llama 3.1 8b", "Llama-3.1-8B"),
-        ("meta-llama/Llama-3.1-8B-Instruct", "meta-llama/Meta-Llama-3.1-8B"),
+        ("meta-llama/Llama-3.1-8B-Instruct", "meta-llama/Llama-3.1-8B"),
         ("DeepSeek-V5", "DeepSeek-V3"),
         ("gpt-oss-21b", "gpt-oss-20b"),
     ],

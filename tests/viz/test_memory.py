@@ -5,8 +5,9 @@ import re
 import pytest
 
 from kvlab.viz import memory as viz
-from kvlab.viz.memory.lines import MOST, spread, ticks
+from kvlab.viz.memory.lines import MOST, log_words, spread, ticks
 from kvlab.viz.memory.looks import MARKS, SERIES
+from kvlab.viz.memory.pages import without_list
 from kvlab.viz.memory.roofline import time_unit
 from kvlab.viz.memory.sheet import Box, Sheet, Strokes, hatching
 from tests.viz.sheets import faults, shown
@@ -112,6 +113,13 @@ def test_spread_moves_no_further_than_needed():
     assert spread([195, 198, 199], 10, 0, 200) == [180, 190, 200]
 
 
+def test_a_logarithmic_axis_says_so():
+    said = shown(viz.lines_chart(lines(), 4096, ("GiB", GiB), "Lines"))
+    assert "tokens of one text (log scale: ×4 from line to line)" in said
+    assert "GiB (log scale: ×10 from line to line)" in said
+    assert log_words([5]) == "log scale"
+
+
 def test_ticks_are_round():
     assert ticks(0.5, 2000, 10, 1) == [1, 10, 100, 1000]
     assert ticks(GiB / 50, 3 * GiB, 10, GiB) == pytest.approx([GiB / 10, GiB])
@@ -139,13 +147,26 @@ def test_a_bar_is_as_tall_as_its_floor_and_split_by_bytes():
     one, two = viz.Bar(1, 300, 100, 0.004, 0.001), viz.Bar(2, 300, 200, 0.005, 0.008)
     sheet = viz.step_bars([one, two], 1, "step", "Time")
     assert "1: 4.00 ms, 2: 8.00 ms" in sheet.title
-    tall = [thing.height for thing in sheet.things if isinstance(thing, Box) and thing.tip]
+    boxes = [thing for thing in sheet.things if isinstance(thing, Box) and thing.tip]
+    tall = [box.height for box in boxes if "bytes" in box.tip]
     assert tall[0] / tall[1] == pytest.approx(3) and tall[2] / tall[3] == pytest.approx(1.5)
     assert sum(tall[2:]) / sum(tall[:2]) == pytest.approx(5 / 4)
+    arithmetic = [box for box in boxes if box.tip.startswith("arithmetic")]
+    assert [box.height / sum(tall[:2]) for box in arithmetic] == pytest.approx([1 / 4, 8 / 4])
+    assert all(box.width > 20 for box in arithmetic) and "the taller one counts" in shown(sheet)
     assert "1: 4.00 ms, 2: 4.00 ms" in viz.step_bars([one, two], 1, "token", "Time").title
 
 
-@pytest.mark.parametrize(("seconds", "unit"), [(20, "s"), (0.02, "ms"), (0.0002, "µs")])
+def test_arithmetic_too_short_to_be_seen_is_said_to_be():
+    quick = viz.step_bars(bars(0.004, 1e-9), 1, "step", "Time")
+    assert "arithmetic, at the same time: too short to be seen" in shown(quick)
+    assert not [thing for thing in quick.things if isinstance(thing, Box) and "arithmetic" in thing.tip]
+    assert "arithmetic" not in shown(viz.step_bars(bars(0.004, 0), 1, "step", "Time"))
+
+
+@pytest.mark.parametrize(
+    ("seconds", "unit"), [(40_000, "h"), (900, "min"), (20, "s"), (0.02, "ms"), (0.0002, "µs")]
+)
 def test_the_unit_of_a_time(seconds, unit):
     assert time_unit(seconds)[0] == unit
 
@@ -159,7 +180,15 @@ def test_a_roofline_has_no_faults(rate, intensity):
     trail = [(2.0**i, min(2.0**i * 3e12, rate or 1e30)) for i in range(6)]
     sheet = viz.roofline(3e12, rate, points, trail, "Roofline")
     assert faults(sheet) == []
-    assert ("1 PFLOP/s in 16 bits" in shown(sheet)) == (rate is not None)
+    assert ("1 PFLOP/s in 16 bits" in shown(sheet)) == (rate is not None) == ("ridge: 333" in shown(sheet))
+    assert "FLOPs for each byte read (log scale: ×10 from line to line)" in shown(sheet)
+    assert "Bandwidth 3,000 GB/s" in sheet.title
+
+
+@pytest.mark.parametrize("rate", [None, 1e15])
+def test_a_roof_may_stand_alone(rate):
+    sheet = viz.roofline(3e12, rate, [], [], "Roofline")
+    assert faults(sheet) == [] and "decode" not in shown(sheet) + sheet.title
     assert "Bandwidth 3,000 GB/s" in sheet.title
 
 
@@ -192,7 +221,7 @@ def test_patterns_stay_in_their_box(pattern, width, height):
 def test_digits_in_threes_are_the_number_alone():
     page = viz.grouped(1073741824)
     assert re.sub("<[^>]*>", "", page) == "1073741824"
-    assert page.count("<span") == 3
+    assert page.count('<span class="kv-three">') == 3
 
 
 @pytest.mark.parametrize(
@@ -204,8 +233,30 @@ def test_times(number, exact, words):
 
 
 def test_times_in_words():
-    assert [viz.milliseconds(s) for s in (0.0051, 0.1234, 12.3)] == ["5.10 ms", "123 ms", "12,300 ms"]
+    said = {0.0000451: "45.1 µs", 0.0051: "5.10 ms", 0.1234: "123 ms", 12.3: "12.3 s", 119: "119 s"}
+    said |= {0.99996: "1.00 s", 300: "5.00 min", 7199: "120 min", 59_700.944: "16.6 h", 1e7: "2,778 h"}
+    assert {seconds: viz.duration(seconds) for seconds in said} == said
     assert [viz.per_second(8, s) for s in (0.01, 4)] == ["800", "2.00"]
+
+
+def test_a_long_list_is_folded_and_what_comes_after_it_is_not():
+    names = [f"name-{i}.5 ({i}B)" for i in range(13)]
+    said = f"unknown 'x'; a guess would be wrong. Known: {', '.join(names)}. Give <it> by hand: f(a=1, b=2)"
+    page = viz.refusal(said)
+    folded = page[page.index("<details>") : page.index("</details>")]
+    assert "13 are known" in folded and ", ".join(names) in folded
+    assert "would be wrong. Give &lt;it&gt; by hand: f(a=1, b=2)" in page and "by hand" not in folded
+    assert without_list(f"unknown 'x'; known: {', '.join(names)}") == ("unknown 'x'.", names)
+    for short in ("unknown 'x'; known: a, b", "a, b, c", "known: " + ", ".join(names[:12])):
+        assert without_list(short) == (short, []) and "<details>" not in viz.refusal(short)
+
+
+def test_a_narrow_page_shrinks_a_sheet_to_three_quarters_and_then_scrolls():
+    assert 'width="400" height="50"' in Sheet(400, 50, "One.").svg()
+    assert "max-width: 100%; min-width: 300px; height: auto" in Sheet(400, 50, "One.").svg()
+    page = viz.side_by_side(["<svg>"], "")
+    assert '<div class="kv-picture"><svg></div>' in page
+    assert ".kv-picture { max-width: 100%; overflow-x: auto }" in page
 
 
 def test_pages_escape_what_they_are_given():

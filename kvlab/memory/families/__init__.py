@@ -57,8 +57,9 @@ def read_config(config):
         raise CheckpointError(f"config.json: num_hidden_layers is above {MOST_LAYERS:,}: that is no model")
     notes = []
     if extra := fields.values["num_nextn_predict_layers"] or fields.values["mtp_num_hidden_layers"]:
+        layers = "layer predicts" if extra == 1 else "layers predict"
         notes.append(
-            f"{extra} more layer(s) for multi-token prediction, which cache only when used: not counted."
+            f"{extra} more {layers} tokens further ahead (MTP), with a cache only when used: not counted."
         )
     if family == "deepseek_v4":
         notes.append("The few tokens on their way into the next compressed row are not counted.")

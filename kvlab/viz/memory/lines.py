@@ -36,16 +36,18 @@ def lines_chart(lines, tokens, unit, title):
     sheet = Sheet(WIDTH, HEIGHT, f"{title}. At {tokens:,} tokens: {chosen_words(lines, unit)}")
     sheet.text(12, 17, title, size=13, bold=True)
     across, up = scales(lines, tokens, right)
-    for tick in ticks(*up.ends, 10, unit[1]):
+    heights, lengths = ticks(*up.ends, 10, unit[1]), ticks(*across.ends, 4, 1)
+    for tick in heights:
         y = up(tick)
         sheet.line(LEFT, y, right, y)
         sheet.text(LEFT - 8, y + 4, plain(tick / unit[1]), anchor="end", fill=GREY)
-    for tick in ticks(*across.ends, 4, 1):
+    for tick in lengths:
         x = across(tick)
         sheet.line(x, TOP, x, HEIGHT - BOTTOM)
         sheet.text(x, HEIGHT - BOTTOM + 17, f"{tick:,.0f}", anchor="middle", fill=GREY, size=11.5)
-    sheet.text((LEFT + right) / 2, HEIGHT - 7, "tokens of one text", anchor="middle")
-    sheet.text(16, (TOP + HEIGHT - BOTTOM) / 2, unit[0], anchor="middle", turn=-90)
+    below, beside = f"tokens of one text ({log_words(lengths)})", f"{unit[0]} ({log_words(heights)})"
+    sheet.text((LEFT + right) / 2, HEIGHT - 7, below, anchor="middle")
+    sheet.text(16, (TOP + HEIGHT - BOTTOM) / 2, beside, anchor="middle", turn=-90)
     at = across(tokens)
     sheet.line(at, TOP, at, HEIGHT - BOTTOM, INK, 1.5, dash=(4, 3))
     for line, color in zip(lines, SERIES, strict=False):
@@ -90,6 +92,13 @@ def ticks(low, high, base, unit):
     first, last = math.ceil(math.log(low / unit, base) - 1e-9), math.floor(math.log(high / unit, base) + 1e-9)
     stride = max(1, -(-(last - first + 1) // 9))
     return [unit * base**power for power in range(first, last + 1, stride)]
+
+
+def log_words(shown):
+    """What an axis with these ticks has to say of itself."""
+    if len(shown) < 2:
+        return "log scale"
+    return f"log scale: ×{plain(shown[1] / shown[0])} from line to line"
 
 
 def plain(value):

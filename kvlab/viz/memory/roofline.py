@@ -3,19 +3,22 @@
 import math
 from dataclasses import dataclass
 
-from kvlab.viz.memory.lines import Scale, plain, ticks
+from kvlab.viz.memory.lines import Scale, log_words, plain, ticks
 from kvlab.viz.memory.looks import PARTS, WHITE, Look
+from kvlab.viz.memory.pages import duration
 from kvlab.viz.memory.sheet import Sheet, spin
 from kvlab.viz.show import BLUE, GREY, INK, ORANGE, SKY, VERMILION
 
 WIDTH, HEIGHT = 430, 348
 LEFT, RIGHT, TOP, BOTTOM = 58, 416, 48, 46
+READING = 0.68  # of a bar's width; the rest is the arithmetic beside it
+ARITHMETIC = Look(VERMILION)
 PHASES = {"prefill": (ORANGE, "s"), "decode": (BLUE, "o")}
 
 
 @dataclass(frozen=True)
 class Point:
-    """A step on the roofline: FLOPs a byte, and FLOPs a second that it reaches at most."""
+    """A step on the roofline: FLOPs a byte, and FLOPs a second that the roof allows."""
 
     phase: str  # of PHASES
     words: str
@@ -24,7 +27,7 @@ class Point:
 
     @classmethod
     def of(cls, phase, words, flops, seconds, intensity):
-        """Of a step's FLOPs and its least time."""
+        """Of a step's FLOPs and its time."""
         return cls(phase, words, intensity, flops / seconds)
 
 
@@ -46,7 +49,8 @@ class Bar:
 def roofline(bandwidth, rate, points, trail, title):
     """bandwidth in bytes a second, rate in FLOPs a second (None where unknown) -> Sheet.
 
-    points: Points that are named. trail: (FLOPs a byte, FLOPs a second) of decode at other batch sizes.
+    points: Points that are named, none for the roof alone. trail: (FLOPs a byte, FLOPs a second) of decode at
+    other batch sizes.
     """
     across, up = roof_scales(bandwidth, rate, points, trail)
     sheet = Sheet(WIDTH, HEIGHT, f"{title}. {roof_words(bandwidth, rate, points)}")
@@ -57,29 +61,32 @@ def roofline(bandwidth, rate, points, trail, title):
         max(low, up.ends[0] / bandwidth),
         rate / bandwidth if rate else min(high, up.ends[1] / bandwidth),
     )
-    foot, corner = (across(start), up(start * bandwidth)), (across(ridge), up(ridge * bandwidth))
-    sheet.strokes([[foot, corner, *([(RIGHT, corner[1])] if rate else [])]], INK, 2.2)
-    angle = math.degrees(math.atan2(corner[1] - foot[1], corner[0] - foot[0]))
-    x, y = (foot[0] + corner[0]) / 2, (foot[1] + corner[1]) / 2
+    foot, top = (across(start), up(start * bandwidth)), (across(ridge), up(ridge * bandwidth))
+    sheet.strokes([[foot, top, *([(RIGHT, top[1])] if rate else [])]], INK, 2.2)
+    angle = math.degrees(math.atan2(top[1] - foot[1], top[0] - foot[0]))
+    x, y = (foot[0] + top[0]) / 2, (foot[1] + top[1]) / 2
     aside, above = spin(0, -12, angle)
     sheet.text(x + aside, y + above, f"{plain(bandwidth / 1e9)} GB/s", anchor="middle", turn=angle, size=11.5)
     if rate:
-        sheet.text(RIGHT, corner[1] - 8, f"{flops_words(rate)} in 16 bits", anchor="end", size=11.5)
-        sheet.line(*corner, corner[0], HEIGHT - BOTTOM, GREY, 1, dash=(2, 3))
-        words, x, y = f"corner: {plain(ridge)}", corner[0], HEIGHT - BOTTOM - 7
+        sheet.text(RIGHT, top[1] - 8, f"{flops_words(rate)} in 16 bits", anchor="end", size=11.5)
+        sheet.line(*top, top[0], HEIGHT - BOTTOM, GREY, 1, dash=(2, 3))
+        words, x, y = f"ridge: {plain(ridge)}", top[0], HEIGHT - BOTTOM - 7
         sheet.place([(x + 5, y, "start"), (x - 5, y, "end")], words, size=11.5, fill=GREY)
     _points(sheet, points, trail, across, up)
-    sheet.mark(17, HEIGHT + 14, BLUE, radius=3, hollow=True)
-    sheet.text(28, HEIGHT + 18, "decode of the other batches")
-    sheet.height = HEIGHT + 28
+    if trail:
+        sheet.mark(17, HEIGHT + 14, BLUE, radius=3, hollow=True)
+        sheet.text(28, HEIGHT + 18, "decode of the other batches")
+        sheet.height = HEIGHT + 28
     return sheet
 
 
 def roof_scales(bandwidth, rate, points, trail):
-    """Whole decades that hold the roof's corner and every point."""
+    """Whole decades that hold the roof's ridge and every point."""
     spots = [(point.intensity, point.rate) for point in points] + list(trail)
     if rate:
         spots.append((rate / bandwidth, rate))
+    if not points:
+        spots.append((1, bandwidth))
     xs, ys = zip(*spots, strict=True)
     left, right = decade(min(*xs, 1), -0.1), decade(max(*xs, 1e3), 0.2, up=True)
     low, high = decade(min(ys), -0.25), decade(max(ys), 0.3, up=True)
@@ -93,11 +100,13 @@ def decade(value, room, up=False):
 
 def roof_words(bandwidth, rate, points):
     roof = f"Bandwidth {plain(bandwidth / 1e9)} GB/s, "
-    roof += f"arithmetic {flops_words(rate)}. " if rate else "arithmetic rate unknown. "
-    return roof + "; ".join(
-        f"{point.words}: {plain(point.intensity)} FLOPs a byte, at most {flops_words(point.rate)}"
+    roof += f"arithmetic {flops_words(rate)}" if rate else "arithmetic rate unknown"
+    roof += f", ridge at {plain(rate / bandwidth)} FLOPs a byte. " if rate else ". "
+    said = "; ".join(
+        f"{point.words}: {plain(point.intensity)} FLOPs a byte, about {flops_words(point.rate)}"
         for point in points
     )
+    return f"{roof}{said}.".removesuffix(" .")
 
 
 def flops_words(rate):
@@ -125,8 +134,9 @@ def _axes(sheet, across, up):
         )
         anchor = "end" if x > RIGHT - 10 else "middle"
         sheet.text(x + 6 * (anchor == "end"), HEIGHT - BOTTOM + 16, words, anchor=anchor, fill=GREY, size=11)
-    sheet.text((LEFT + RIGHT) / 2, HEIGHT - 8, "FLOPs for each byte read", anchor="middle", size=12)
-    sheet.text(LEFT - 50, TOP - 9, "FLOP/s", size=11, fill=GREY)
+    below = f"FLOPs for each byte read ({log_words(shown)})"
+    sheet.text((LEFT + RIGHT) / 2, HEIGHT - 8, below, anchor="middle", size=11.5)
+    sheet.text(LEFT - 50, TOP - 9, "FLOP/s (log scale)", size=11, fill=GREY)
 
 
 def _points(sheet, points, trail, across, up):
@@ -155,9 +165,9 @@ def step_bars(bars, chosen, per, title):
     base, left = HEIGHT - BOTTOM - 22, 12
     scale, pitch = (base - TOP - 14) / max(map(max, times)), (RIGHT - left) / len(bars)
     for place, (bar, (read, compute), floor) in enumerate(zip(bars, times, floors, strict=True)):
-        x, wide, picked = left + place * pitch + 4, pitch - 8, bar.batch == chosen
-        _stack(sheet, bar, x, base, wide, read * scale)
-        sheet.line(x, base - compute * scale, x + wide, base - compute * scale, VERMILION, 2.5)
+        x, wide, picked = left + place * pitch + 3, pitch - 6, bar.batch == chosen
+        _stack(sheet, bar, x, base, READING * wide, read * scale)
+        _beside(sheet, bar, x + READING * wide + 1, base, (1 - READING) * wide - 1, compute * scale)
         if picked:
             sheet.rect(x - 3, base + 4, wide + 6, 19, SKY, opacity=0.45)
         top, words = base - max(read, compute) * scale - 5, {"anchor": "middle", "bold": picked}
@@ -165,8 +175,10 @@ def step_bars(bars, chosen, per, title):
         sheet.text(x + wide / 2, base + 18, str(bar.batch), **words)
     sheet.line(left, base, RIGHT, base, GREY)
     sheet.text((left + RIGHT) / 2, base + 36, "sequences in the batch", anchor="middle")
-    entries = [(PARTS["weights"], "weights"), (PARTS["keys and values"], "keys and values")]
-    entries.append((Look(VERMILION), "arithmetic, at the same time"))
+    entries = [(PARTS["weights"], "reading weights"), (PARTS["keys and values"], "reading keys and values")]
+    if tallest := max(compute for _, compute in times):
+        seen = "the taller one counts" if tallest * scale >= 1 else "too short to be seen"
+        entries.append((ARITHMETIC, f"arithmetic, at the same time: {seen}"))
     if not all(bar.fits for bar in bars):
         entries.append((Look("#B9CFDD", "x"), "too much for the device"))
     sheet.height = sheet.legend(left, base + 60, entries, RIGHT) - 8
@@ -191,9 +203,17 @@ def _stack(sheet, bar, x, base, wide, tall):
         sheet.rect(x, y, wide, base - y, "none", pattern="x", ink=WHITE)
 
 
+def _beside(sheet, bar, x, base, wide, tall):
+    """The arithmetic of a step, where it is tall enough to be seen."""
+    if tall >= 1:
+        opacity, tip = 1 if bar.fits else 0.3, f"arithmetic: {duration(bar.compute_s)}"
+        sheet.rect(x, base - tall, wide, tall, ARITHMETIC.fill, opacity=opacity, tip=tip)
+
+
 def time_unit(seconds):
     """(name, seconds) of the unit in which a time is read best."""
-    return ("s", 1) if seconds >= 10 else ("ms", 1e-3) if seconds >= 1e-3 else ("µs", 1e-6)
+    units = (("h", 3600, 7200), ("min", 60, 600), ("s", 1, 10), ("ms", 1e-3, 1e-3), ("µs", 1e-6, 0))
+    return next((name, one) for name, one, least in units if seconds >= least)
 
 
 def plain3(value):
@@ -205,4 +225,4 @@ def plain3(value):
 
 def bar_words(bars, floors, unit):
     said = ", ".join(f"{bar.batch}: {floor} {unit}" for bar, floor in zip(bars, floors, strict=True))
-    return f"At least, by sequences in the batch: {said}."
+    return f"By sequences in the batch: {said}."

@@ -26,6 +26,9 @@ _WIDTHS = {
     for c in chars
 }
 _DOTS = 72 / 96  # points in a pixel
+LEAST = (
+    0.75  # of its width, to which a narrow page shrinks a sheet; below it scrolls, since text stays legible
+)
 
 
 def width_of(text, size=12, bold=False):
@@ -173,7 +176,8 @@ class Sheet:
         return (
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {wide} {high}" width="{wide}" '
             f'height="{high}" role="img" font-family="sans-serif" '
-            f'style="max-width: 100%; height: auto; background: white">'
+            f'style="max-width: 100%; min-width: {number(LEAST * self.width)}px; height: auto; '
+            f'background: white">'
             f"<title>{html.escape(self.title)}</title>{''.join(thing.svg() for thing in self.things)}</svg>"
         )
 

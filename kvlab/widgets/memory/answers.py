@@ -1,7 +1,7 @@
 """What the calculator is asked, and everything it answers: calls of ``kvlab.memory``, collected."""
 
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 
 from kvlab import memory
 
@@ -23,18 +23,15 @@ class Question:
 
 @dataclass(frozen=True)
 class Answer:
-    """All of it on one rank, but ``exact``, which is all ranks together. None where nothing can be said.
-
-    ``parts`` are the bytes of a device's memory: weights, reserve, states, keys and values, pool, free,
-    and what is too much for it.
+    """All of it on one rank, but ``exact``, which is all ranks together, and ``once``, what the same cache
+    takes without a copy. None where nothing can be said.
     """
 
     question: Question
     spec: object
     cost: object
-    capacity: int
-    parts: dict
-    free: int | None
+    once: int
+    budget: object
     pool: object
     fits: int | None
     longest: int | None
@@ -51,6 +48,21 @@ class Answer:
     def knows_weights(self):
         return self.spec.parameters is not None
 
+    @property
+    def weights_fit(self):
+        return self.budget.weights <= self.budget.capacity
+
+    @property
+    def room(self):
+        """Whether anything is left for caches."""
+        return self.budget.weights + self.budget.reserve < self.budget.capacity
+
+    @property
+    def parts(self):
+        """The bytes of the device's memory by the names that its picture has for them."""
+        sizes = asdict(self.budget)
+        return {name.replace("_", " "): size for name, size in sizes.items() if name != "capacity"}
+
 
 def answer(question):
     """Raises ValueError, in words, for what has no answer."""
@@ -63,46 +75,25 @@ def answer(question):
     copies = memory.replicated(spec, tp)
     if copies > 1:
         said.append(
-            f"there are fewer KV heads than ranks: {copies} ranks keep copies of the same keys and values, "
+            f"There are fewer KV heads than ranks: {copies} ranks keep copies of the same keys and values, "
             "and each copy takes memory"
         )
     quiet = replace(spec, max_tokens=None)  # said once
-    page = question.page_size
+    page, weights_dtype = question.page_size, question.weights_dtype
     pool = memory.allocation(quiet, tokens, sequences, dtype, tp, page) if page else None
-    naive = memory.naive_bytes(spec, tokens, sequences, dtype)
-    capacity = memory.device(question.device).memory_bytes
-    free = fits = longest = outgrows = step = None
-    if spec.parameters is None:
-        parts = _parts(question, spec, cost, pool, 0, None)
-        said.append("how many parameters it has is not known, so its weights are left out: say how many")
-    else:
-        weights = memory.weight_bytes(spec, question.weights_dtype, tp)
-        free = memory.free_bytes(spec, question.device, question.weights_dtype, tp, question.reserve)
-        parts = _parts(question, spec, cost, pool, weights, free)
-        fits = memory.fits_sequences(quiet, tokens, free, dtype, tp, page)
-        longest = memory.longest(spec, free, max(1, sequences), dtype, tp, page) if free > 0 else 0
-        outgrows = memory.outgrows(spec, max(1, sequences), dtype, question.weights_dtype, tp)
-        step = memory.decode(
-            spec, tokens, question.device, max(1, sequences), dtype, question.weights_dtype, tp
-        )
-    return Answer(
-        question, spec, cost, capacity, parts, free, pool, fits, longest, outgrows, step, naive, tuple(said)
+    weighed = quiet if spec.parameters is not None else replace(quiet, parameters=0)  # drawn without weights
+    parts = memory.budget(
+        weighed, tokens, question.device, sequences, dtype, weights_dtype, tp, page, question.reserve
     )
-
-
-def _parts(question, spec, cost, pool, weights, free):
-    """The bytes of a device's memory by what they are for."""
-    capacity = memory.device(question.device).memory_bytes
-    states = question.sequences * sum(layer.state_bytes(question.tp) for layer in spec.layers)
-    held = pool.total if pool else cost.bytes_per_rank
-    if free is None:
-        free = capacity - round(question.reserve * capacity)
-    return {
-        "weights": weights,
-        "reserve": capacity - weights - free,
-        "states": states,
-        "keys and values": cost.bytes_per_rank - states,
-        "pool": held - cost.bytes_per_rank,
-        "free": max(0, free - held),
-        "too much": max(0, held - free),
-    }
+    fits = longest = outgrows = step = None
+    if spec.parameters is None:
+        said.append("How many parameters it has is not known, so its weights are left out: say how many")
+    else:
+        several = max(1, sequences)
+        free = memory.free_bytes(spec, question.device, weights_dtype, tp, question.reserve)
+        fits = memory.fits_sequences(quiet, tokens, free, dtype, tp, page)
+        longest = memory.longest(spec, free, several, dtype, tp, page) if free > 0 else 0
+        outgrows = memory.outgrows(spec, several, dtype, weights_dtype, tp)
+        step = memory.decode(spec, tokens, question.device, several, dtype, weights_dtype, tp)
+    once, naive = (ask(quiet, tokens, sequences, dtype) for ask in (memory.kv_bytes, memory.naive_bytes))
+    return Answer(question, spec, cost, once, parts, pool, fits, longest, outgrows, step, naive, tuple(said))

@@ -9,7 +9,7 @@ from kvlab.viz.show import Shown, Table
 from kvlab.widgets.memory import controls
 from kvlab.widgets.memory.answers import Question, answer
 from kvlab.widgets.memory.form import Form
-from kvlab.widgets.memory.words import about, facts, kind_words
+from kvlab.widgets.memory.words import about, facts, kind_words, remarks
 
 
 class MemoryCalculator(Shown):
@@ -47,7 +47,7 @@ class MemoryCalculator(Shown):
         rows = [
             ("keys, values and states", f"{found.exact:,} bytes", size(found.exact)),
             ("each further token", f"{one.bytes_per_token:,} bytes", "of one sequence, on one rank"),
-            ("whatever the length", f"{one.bytes_constant:,} bytes", "of one sequence, on one rank"),
+            ("fixed part, at any length", f"{one.bytes_constant:,} bytes", "of one sequence, on one rank"),
         ]
         more = [fact for fact in facts(found, size) if fact.key not in ("slope", "constant")]
         return rows + [(fact.name, fact.value, fact.more) for fact in more]
@@ -74,7 +74,7 @@ class MemoryCalculator(Shown):
     @staticmethod
     def sheets(found, size):
         """The device's memory, and the layers."""
-        tp = found.question.tp
+        tp, room = found.question.tp, found.budget.capacity
         parts = [(name, nbytes, size(nbytes)) for name, nbytes in found.parts.items()]
         one = f", one of {tp} ranks" if tp > 1 else ""
         title = f"Memory of {found.question.device}{one}"
@@ -83,7 +83,7 @@ class MemoryCalculator(Shown):
             for layer, held in zip(found.spec.layers, found.cost.by_layer, strict=True)
         ]
         return [
-            viz.device_bar(parts, (found.capacity, size(found.capacity)), title),
+            viz.device_bar(parts, (room, size(room)), title),
             viz.layer_strip(layers, kind_words(found, size), "What each layer keeps of one sequence"),
         ]
 
@@ -95,7 +95,7 @@ class MemoryCalculator(Shown):
 
         pictures = [sheet.svg() for sheet in self.sheets(found, size)]
         words = (about(found), found.exact, pictures, facts(found, size))
-        return viz.answer_page(size(found.exact), *words, found.warnings, found.spec.notes, stale)
+        return viz.answer_page(size(found.exact), *words, remarks(found, size), found.spec.notes, stale)
 
     def widget(self):
         form, shown = Form(self.question, self.units), labelled(widgets.HTML(), "kv-answer")

@@ -11,6 +11,7 @@ from kvlab.viz import memory as viz
 from kvlab.viz.memory.lines import MOST
 from kvlab.viz.show import Shown, Table
 from kvlab.widgets.memory import controls
+from kvlab.widgets.memory.numbers import Tokens, stops
 
 MODELS = ("Llama-2-7B", "Llama-3.1-8B", "Gemma-3-27B", "DeepSeek-V3", "Qwen3-Next-80B-A3B")
 FROM, TO = 2**7, 2**20  # tokens that are drawn
@@ -33,7 +34,7 @@ class ArchitectureComparison(Shown):
         spec = memory.spec_of(model)
         endless = replace(spec, max_tokens=None)
         if (spec, dtype) not in self.curves:
-            lengths = [each for each in controls.stops() if FROM <= each <= TO]
+            lengths = [each for each in stops() if FROM <= each <= TO]
             amounts = [memory.kv_bytes(endless, each, dtype=dtype) for each in lengths]
             self.curves[spec, dtype] = tuple(zip(lengths, amounts, strict=True))
         chosen = memory.kv_bytes(endless, tokens, dtype=dtype)
@@ -72,7 +73,7 @@ class ArchitectureComparison(Shown):
             "layers",
             "dtype",
             "bytes a token",
-            "constant bytes",
+            "fixed bytes",
             f"bytes at {tokens:,} tokens",
             "",
         ]
@@ -98,7 +99,7 @@ class ArchitectureComparison(Shown):
         lines, _ = self.lines(self.models[:MOST], self.tokens, self.dtype)
         return self.sheet(lines, self.tokens, self.units).picture()
 
-    def page(self, models, tokens, dtype, units):
+    def page(self, models, tokens, dtype, units, stale=""):
         """The picture and the table as HTML."""
         lines, refused = self.lines(models[:MOST], tokens, dtype)
         if len(models) > MOST:
@@ -107,7 +108,7 @@ class ArchitectureComparison(Shown):
             refused.append("no line to draw: pick a model")
         pictures = [self.sheet(lines, tokens, units).svg()] if lines else []
         table = self.table(models, tokens, dtype, units)._repr_html_() if models else ""
-        return viz.side_by_side(pictures, table, refused)
+        return viz.side_by_side(pictures, table, refused, stale=stale)
 
     def widget(self):
         own = {model.name: model for model in self.models if isinstance(model, memory.ModelSpec)}
@@ -119,21 +120,29 @@ class ArchitectureComparison(Shown):
                 value=chosen,
                 rows=8,
                 description="models",
-                **controls.look({"width": "370px"}),
+                **controls.look(controls.WIDE),
             ),
             "kv-models",
         )
-        hint = widgets.HTML(
-            "<small>Ctrl or ⌘ and a click, or Ctrl and Space, adds and removes a model.</small>"
+        hint = controls.small(
+            f"{len(options)} models; Ctrl or ⌘ and a click, or Ctrl and Space, adds and removes one", "252px"
         )
-        tokens = controls.tokens(self.tokens, TO)
+        tokens = Tokens(self.tokens, TO)
         dtype, unit = controls.dtype(self.dtype), controls.unit(self.units)
         shown = labelled(widgets.HTML(), "kv-answer")
 
-        def draw():
-            picked = [own.get(name, name) for name in models.value]
-            shown.value = self.page(picked, tokens.value, dtype.value or None, unit.value)
+        good = self.tokens
 
-        controls.watch([models, tokens, dtype, unit], draw)
-        fields = controls.columns([models, hint], [tokens, dtype, controls.named("sizes in", unit)])
-        return labelled(widgets.VBox([fields, shown]), "kv-comparison")
+        def draw():
+            nonlocal good
+            stale = ""
+            try:
+                good = tokens.number
+            except ValueError as error:
+                stale = str(error)
+            picked = [own.get(name, name) for name in models.value]
+            shown.value = self.page(picked, good, dtype.value or None, unit.value, stale)
+
+        controls.watch([models, tokens.exact, dtype, unit], draw)
+        fields = controls.columns([models, hint], [dtype, controls.named("sizes in", unit)])
+        return labelled(widgets.VBox([fields, tokens.box, shown]), "kv-comparison")

@@ -1,28 +1,16 @@
 """The fields that the memory widgets share. Each has a class, kv-..., by which a page or a test finds it."""
 
+import html
+
 import ipywidgets as widgets
 
 from kvlab import memory
 from kvlab.exercises.questions import labelled
 from kvlab.memory.errors import whole as whole_number
 
-MOST_TOKENS = 10 * 2**20  # the longest text that a model of the catalogue was made for
 OWN = "the model's own"
-WIDE = {"width": "370px"}
+WIDE = {"width": "370px", "max_width": "98%"}
 NAMED = {"description_width": "110px"}
-
-
-def stops(also=1, most=MOST_TOKENS):
-    """Token counts for a slider: powers of two, three steps between each, and ``also`` -> sorted list."""
-    quarters = {2**power * quarter // 4 for power in range(2, 24) for quarter in (4, 5, 6, 7)}
-    return sorted({1, 2, 3, whole_number(also, "tokens"), *(each for each in quarters if each <= most)})
-
-
-def tokens(value, most=MOST_TOKENS, layout=WIDE):
-    """A slider on a logarithmic scale, which shows the exact count."""
-    options = [(f"{each:,}", each) for each in stops(value, most)]
-    made = widgets.SelectionSlider(options=options, value=value, description="tokens", **look(layout))
-    return labelled(made, "kv-tokens")
 
 
 def batches(value):
@@ -43,6 +31,25 @@ def model(value):
         **look(WIDE),
     )
     return labelled(made, "kv-model")
+
+
+def all_models():
+    """That there are more names than its field shows: a browser lists only those that match its text."""
+    names = list(memory.models())
+    listed = ", ".join(f"<span style='white-space: nowrap'>{html.escape(name)}</span>" for name in names)
+    made = small(
+        f"<details><summary>{len(names)} models are known by name: empty the field and press ↓ to pick from "
+        f"all, or open this list</summary>{listed}. A Hugging Face id, or the path of a config.json, does "
+        "too.</details>"
+    )
+    return labelled(made, "kv-all-models")
+
+
+def small(content, widest="644px"):
+    """Words below a field, as HTML."""
+    style = "font-size: 12px; line-height: 1.5"
+    layout = {"margin": "0 2px 4px 118px", "max_width": widest}
+    return widgets.HTML(f"<div style='{style}'>{content}</div>", layout=layout)
 
 
 def given(model):
@@ -70,15 +77,9 @@ def device(value):
     return labelled(made, "kv-device")
 
 
-def whole(value, name, key, most=1_000_000):
-    """A whole number, 1 or more."""
-    made = widgets.BoundedIntText(value=value, min=1, max=most, description=name, **look({"width": "200px"}))
-    return labelled(made, key)
-
-
-def choice(options, value, name, key, width="370px"):
+def choice(options, value, name, key):
     """One of a few: [(words, value)]."""
-    made = widgets.Dropdown(options=options, value=value, description=name, **look({"width": width}))
+    made = widgets.Dropdown(options=options, value=value, description=name, **look(WIDE))
     return labelled(made, key)
 
 
@@ -107,7 +108,8 @@ def look(layout):
 
 def columns(*sides):
     """Fields in columns, side by side where the page is wide enough."""
-    boxes = [widgets.VBox(side) for side in sides]
+    narrow = {"min_width": "0", "max_width": "100%"}  # on a narrow page too
+    boxes = [widgets.VBox(side, layout=narrow) for side in sides]
     return widgets.HBox(boxes, layout={"flex_flow": "row wrap", "grid_gap": "0 18px"})
 
 

@@ -9,7 +9,8 @@ from kvlab.exercises.questions import labelled
 from kvlab.viz import memory as viz
 from kvlab.viz.show import Shown, Table
 from kvlab.widgets.memory import controls
-from kvlab.widgets.memory.words import many
+from kvlab.widgets.memory.numbers import Tokens, whole
+from kvlab.widgets.memory.words import many, too_heavy
 
 BATCHES = tuple(2**power for power in range(9))
 
@@ -25,8 +26,14 @@ class Steps:
     tp: int
     prefill: object
     decode: dict
+    weights: int
     fits: int | None
     touched: float
+
+    @property
+    def possible(self):
+        """Whether the device holds the weights. Without them no step has a time."""
+        return self.weights < self.device.memory_bytes
 
     def bars(self):
         return [
@@ -43,6 +50,8 @@ class Steps:
 
     def points(self):
         """Decode and, where the device's arithmetic rate is known, prefill."""
+        if not self.possible:
+            return []
         decode = self.decode[self.batch]
         points = [
             viz.Point.of(
@@ -57,13 +66,13 @@ class Steps:
         return points
 
     def trail(self):
-        decodes = self.decode.values()
+        decodes = self.decode.values() if self.possible else ()
         points = [viz.Point.of("decode", "", step.flops, step.floor_s, step.intensity) for step in decodes]
         return [(point.intensity, point.rate) for point in points]
 
 
 class RooflineExplorer(Shown):
-    """A model's prefill and decode on a device's roofline; decode's least time for batches of 1 to 256.
+    """A model's prefill and decode on a device's roofline; decode's time by it for batches of 1 to 256.
 
     sequences and tokens are where the sliders begin: the batch, and the length of each of its texts.
     """
@@ -91,11 +100,11 @@ class RooflineExplorer(Shown):
             for batch in sorted({*BATCHES, sequences})
         }
         prompt = memory.prefill(spec, tokens, device, 1, weights_dtype, tp)
+        weights = memory.weight_bytes(spec, weights_dtype, tp)
         free = memory.free_bytes(spec, device, weights_dtype, tp)
         fits = memory.fits_sequences(replace(spec, max_tokens=None), tokens, free, dtype, tp)
-        return Steps(
-            spec, device, tokens, sequences, tp, prompt, steps, fits, memory.touched(spec, sequences)
-        )
+        share = memory.touched(spec, sequences)
+        return Steps(spec, device, tokens, sequences, tp, prompt, steps, weights, fits, share)
 
     def rows(self):
         """Prefill of one text, then decode of each batch."""
@@ -109,13 +118,13 @@ class RooflineExplorer(Shown):
                 step.kv_read,
                 step.flops,
                 viz.plain(step.intensity),
-                viz.milliseconds(step.floor_s),
+                viz.duration(step.floor_s) if steps.possible else "does not fit",
             )
             for name, step in named.items()
         ]
 
     def table(self):
-        columns = ["step", "weight bytes read", "KV bytes read", "FLOPs", "FLOPs a byte", "at least"]
+        columns = ["step", "weight bytes read", "KV bytes read", "FLOPs", "FLOPs a byte", "time, about"]
         return Table(columns, self.rows(), self.about())
 
     def text(self):
@@ -126,17 +135,16 @@ class RooflineExplorer(Shown):
 
     @staticmethod
     def sheets(steps, per):
-        """The roofline, and the bars."""
+        """The roofline, and the bars where the device holds the weights."""
         device, rate = steps.device, steps.device.flops.get("bf16")
         roof = f"Roofline of {device.name}"
-        title = {
-            "step": "A decode step takes at least",
-            "token": "A token costs the device at least",
-        }[per]
-        return [
-            viz.roofline(device.bandwidth, rate, steps.points(), steps.trail(), roof),
-            viz.step_bars(steps.bars(), steps.batch, per, title),
+        title = {"step": "About what a decode step takes", "token": "About what a token costs the device"}[
+            per
         ]
+        pictures = [viz.roofline(device.bandwidth, rate, steps.points(), steps.trail(), roof)]
+        if steps.possible:
+            pictures.append(viz.step_bars(steps.bars(), steps.batch, per, title))
+        return pictures
 
     def static_figure(self, per="token"):
         """Both pictures at the first settings -> Picture."""
@@ -146,38 +154,53 @@ class RooflineExplorer(Shown):
     def about(self):
         steps = self.steps
         rank = f", one of {steps.tp} ranks" if steps.tp > 1 else ""
-        return f"{steps.spec.name} on {steps.device.name}{rank}, texts of {many(steps.tokens, 'token')}"
+        heavy = "" if steps.possible else ": the weights alone do not fit"
+        return (
+            f"{steps.spec.name} on {steps.device.name}{rank}, texts of {many(steps.tokens, 'token')}{heavy}"
+        )
+
+    @staticmethod
+    def warnings(steps):
+        if not steps.possible:
+            yield too_heavy(steps.spec, steps.weights, steps.device.memory_bytes, steps.tp, memory.size)
 
     @staticmethod
     def notes(steps):
+        if not steps.possible:
+            return
         if steps.device.flops.get("bf16") is None:
             yield (
                 f"The arithmetic rate of {steps.device.name} is not known: only reading is counted, and "
                 "prefill is left out."
             )
         if steps.fits is not None and steps.fits < max(steps.decode):
-            yield f"{many(steps.fits, 'sequence')} of this length fit beside the weights."
+            fit = "fits" if steps.fits == 1 else "fit"
+            yield f"{many(steps.fits, 'sequence')} of this length {fit} beside the weights."
         if steps.touched < 1:
             yield (
                 f"Mixture of experts: the tokens of a batch pick different experts, so a batch of "
                 f"{steps.batch:,} reads {steps.touched:.0%} of the weights, if they pick at random."
             )
+        yield (
+            "By the roofline alone. A real step takes longer: it also starts kernels and talks to other "
+            "ranks, and reaches neither limit quite."
+        )
 
     def page(self, steps, per, stale=""):
         """Both pictures as HTML."""
         pictures = [sheet.svg() for sheet in self.sheets(steps, per)]
-        return viz.side_by_side(pictures, notes=self.notes(steps), stale=stale)
+        return viz.side_by_side(pictures, warnings=self.warnings(steps), notes=self.notes(steps), stale=stale)
 
     def widget(self):
         first, device, tokens, sequences, dtype, weights_dtype, tp = self.asked
         own = isinstance(first, memory.ModelSpec)
         model, device = controls.model("" if own else first), controls.device(device)
-        tokens, batch = controls.tokens(tokens, 2**20), controls.batches(sequences)
+        tokens, batch = Tokens(tokens, 2**20), controls.batches(sequences)
         dtype, weights = (
             controls.dtype(dtype),
             controls.dtype(weights_dtype, "weights dtype", "kv-weights-dtype"),
         )
-        tp = controls.whole(tp, "ranks (tp)", "kv-tp", 1024)
+        tp = whole(tp, "ranks (tp)", "kv-tp", "ranks", 1024)
         per = controls.buttons([("a token", "token"), ("a step", "step")], "token", "kv-per")
         shown = labelled(widgets.HTML(), "kv-answer")
         good = self.steps
@@ -189,18 +212,17 @@ class RooflineExplorer(Shown):
                 good = self.compute(
                     first if own and not model.value else controls.chosen(model.value),
                     device.value,
-                    tokens.value,
+                    tokens.number,
                     batch.value,
                     dtype.value or None,
                     weights.value or None,
-                    tp.value,
+                    tp.number,
                 )
             except Exception as error:
                 stale = controls.refused(error)
             shown.value = self.page(good, per.value, stale)
 
-        controls.watch([model, device, tokens, batch, dtype, weights, tp, per], draw)
-        fields = controls.columns(
-            [model, device, batch, tokens], [dtype, weights, tp, controls.named("time of", per)]
-        )
-        return labelled(widgets.VBox([fields, shown]), "kv-roofline")
+        controls.watch([model, device, tokens.exact, batch, dtype, weights, tp, per], draw)
+        fields = controls.columns([device, batch, tp], [dtype, weights, controls.named("time of", per)])
+        box = widgets.VBox([model, controls.all_models(), tokens.box, fields, shown])
+        return labelled(box, "kv-roofline")

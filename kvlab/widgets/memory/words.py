@@ -2,7 +2,7 @@
 
 import re
 
-from kvlab.viz.memory import Fact, milliseconds, per_second, times
+from kvlab.viz.memory import Fact, duration, per_second, times
 
 _LARGE = {"": 0, "K": 3, "M": 6, "B": 9, "T": 12}
 
@@ -39,6 +39,7 @@ def facts(found, size):
     """The cards below the pictures; size: bytes -> words."""
     cost, question = found.cost, found.question
     rank = " and rank" if question.tp > 1 else ""
+    fixed = cost.bytes_constant
     cards = [
         Fact(
             "one more token takes",
@@ -46,7 +47,12 @@ def facts(found, size):
             f"in each sequence{rank}, at this length",
             "slope",
         ),
-        Fact("and whatever the length", size(cost.bytes_constant), f"in each sequence{rank}", "constant"),
+        Fact(
+            "fixed part, at any length",
+            size(fixed) if fixed else "none",
+            f"states and full windows, in each sequence{rank}" if fixed else "all of it grows with the text",
+            "constant",
+        ),
     ]
     if found.pool:
         pool = found.pool
@@ -60,39 +66,55 @@ def facts(found, size):
     return cards
 
 
+def remarks(found, size):
+    """What a reader should know before the numbers."""
+    said = list(found.warnings)
+    if not found.weights_fit:
+        said.insert(
+            0, too_heavy(found.spec, found.budget.weights, found.budget.capacity, found.question.tp, size)
+        )
+    return said
+
+
+def too_heavy(spec, weights, capacity, tp, size):
+    rank = " a rank" if tp > 1 else ""
+    return (
+        f"The weights alone do not fit: {spec.name} has {size(weights)} of them{rank}, and the device "
+        f"{size(capacity)}. So there is no speed to give; more ranks (tp), a smaller weights dtype or a "
+        "larger device would help."
+    )
+
+
 def _textbook(found, size):
     name = "the textbook formula says"
     if not found.naive:
         return Fact(name, "nothing", "it knows no such layers", "naive")
-    factor = times(found.naive, found.exact)
+    what = "the true size" if found.once == found.exact else "what one copy of the cache takes"
+    factor = times(found.naive, found.once, what)
     return Fact(name, size(found.naive), f"{factor}; it is 2 × layers × query heads × width", "naive")
 
 
 def _on_the_device(found):
-    sequences, step = max(1, found.question.sequences), found.step
-    together = f"with {many(sequences, 'sequence')}"
-    rate = f"{per_second(sequences, step.floor_s)} tokens a second at most"
+    together = f"with {many(max(1, found.question.sequences), 'sequence')}"
     never = found.outgrows is None
-    return [
-        _fit(found),
-        _longest(found, together),
-        Fact(
-            "the cache outgrows the weights",
-            "never" if never else f"from {found.outgrows:,}",
-            together if never else f"tokens, {together}",
-            "outgrows",
-        ),
-        Fact("a decode step takes at least", milliseconds(step.floor_s), rate, "floor"),
-    ]
+    outgrown = Fact(
+        "the cache outgrows the weights",
+        "never" if never else f"from {found.outgrows:,}",
+        together if never else f"tokens, {together}",
+        "outgrows",
+    )
+    if not found.room:
+        full = "the weights and what is kept back fill the device"
+        why = full if found.weights_fit else "the weights alone do not fit"
+        return [Fact("fits beside the weights", "nothing", why, "fits"), outgrown]
+    return [_fit(found), _longest(found, together), outgrown, _speed(found)]
 
 
 def _fit(found):
-    name, key = "sequences that fit", "fits"
+    name, key = "fits beside the weights", "fits"
     if found.fits is None:
-        return Fact(name, "any number", "one takes nothing", key)
-    full = "the weights and what is kept back fill the device"
-    each = f"of {many(found.question.tokens, 'token')} each"
-    return Fact(name, f"{found.fits:,}", each if found.free > 0 else full, key)
+        return Fact(name, "any number", "a sequence takes nothing", key)
+    return Fact(name, many(found.fits, "sequence"), f"of {many(found.question.tokens, 'token')} each", key)
 
 
 def _longest(found, together):
@@ -101,6 +123,14 @@ def _longest(found, together):
         return Fact(name, "without end", f"memory never fills {together}", key)
     made = f"; made for {most:,}" if most and found.longest > most else ""
     return Fact(name, many(found.longest, "token"), together + made, key)
+
+
+def _speed(found):
+    """Of the bytes that a step reads; a real one takes longer, and reads a little less of the weights."""
+    seconds = found.step.floor_s
+    rate = f"{per_second(max(1, found.question.sequences), seconds)} tokens a second, by the roofline"
+    lacking = ", if all of it fitted" if found.budget.too_much else ""
+    return Fact("a decode step takes about", duration(seconds), rate + lacking, "floor")
 
 
 def kind_words(found, size):
@@ -123,7 +153,7 @@ def _compressed(layers, size):
 
 def _states(layers, size):
     one = sorted({layer.state_bytes() for layer in layers})
-    return f"state: {' or '.join(map(size, one))} whatever the length"
+    return f"state: {' or '.join(map(size, one))} at any length"
 
 
 _KEEPS = {
