@@ -4,13 +4,20 @@ Plain Python. The sum runs over a model's layers, because no single formula hold
 not known is refused.
 """
 
-from kvlab.memory.budget import Budget, budget
-from kvlab.memory.capacity import fits_sequences, free_bytes, longest, outgrows, weight_bytes
+from kvlab.memory.capacity import (
+    Budget,
+    budget,
+    fits_sequences,
+    free_bytes,
+    longest,
+    outgrows,
+    weight_bytes,
+)
 from kvlab.memory.catalogue import Device, device, devices, models, published
-from kvlab.memory.cost import Cost, cost, kv_bytes, naive_bytes, read_bytes, replicated
 from kvlab.memory.errors import TokenLimitWarning, UnknownArchitecture, UnknownName
 from kvlab.memory.families import FAMILIES
 from kvlab.memory.formats import FORMATS, Format, format_named
+from kvlab.memory.ideal import Cost, cost, kv_bytes, naive_bytes, read_bytes, replicated
 from kvlab.memory.layers import Attention, Compressed, Latent, Layer, Shared, State
 from kvlab.memory.pool import Allocation, allocation
 from kvlab.memory.roofline import Step, attention_intensity, decode, prefill, touched

@@ -1,14 +1,14 @@
 """What named engines set aside, as they count it: their logs can be reproduced to the last printed digit.
 
-The ideal bytes are in ``cost``, the plain pool of blocks in ``pool``. Each function here follows one engine
+The ideal bytes are in ``ideal``, the plain pool of blocks in ``pool``. Each function here follows one engine
 and says where the rule stands in its source. What it does not cover is refused.
 """
 
 from dataclasses import dataclass, replace
 
-from kvlab.memory.cost import asked
 from kvlab.memory.errors import whole
 from kvlab.memory.formats import format_named
+from kvlab.memory.ideal import asked
 from kvlab.memory.layers import heads_on_rank
 
 

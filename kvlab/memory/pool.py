@@ -7,8 +7,8 @@ block more than it could fill; and one block is kept for writes that go nowhere,
 
 from dataclasses import dataclass
 
-from kvlab.memory.cost import asked, cost
 from kvlab.memory.errors import whole
+from kvlab.memory.ideal import asked, cost
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 from kvlab.memory.capacity import weight_bytes
 from kvlab.memory.catalogue import device as device_named
-from kvlab.memory.cost import asked, read_bytes
 from kvlab.memory.errors import whole
 from kvlab.memory.formats import format_named
+from kvlab.memory.ideal import asked, read_bytes
 
 
 @dataclass(frozen=True)
