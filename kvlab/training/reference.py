@@ -1,4 +1,4 @@
-"""The logits that transformers' Llama computes with the tiny model's weights, stored beside them.
+"""The logits that transformers computes with a tiny model's weights; those of tiny-gqa are stored beside it.
 
 Lesson 03 compares with these where transformers is not installed. ``python -m kvlab.training.reference``
 makes them again; it needs transformers (tests/requirements.txt).
@@ -21,7 +21,7 @@ def reference(variant="tiny-gqa"):
 
     transformers.utils.logging.disable_progress_bar()
     ids = torch.tensor(Tokenizer.from_folder(WEIGHTS / variant).encode(TEXT))
-    model = transformers.LlamaForCausalLM.from_pretrained(WEIGHTS / variant, dtype=torch.float32)
+    model = transformers.AutoModelForCausalLM.from_pretrained(WEIGHTS / variant, dtype=torch.float32)
     return {"ids": ids, "logits": model(ids[None]).logits[0].contiguous()}
 
 

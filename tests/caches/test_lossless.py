@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 import kvlab
 from kvlab.caches import GrowingCache, NoCache, StaticCache
+from kvlab.model.load import WEIGHTS
 from tests.models import ABSORBED, NAIVE, SMALL, random_ids, random_model
 
 LOSSLESS = [GrowingCache, StaticCache]
@@ -37,9 +38,9 @@ def test_every_split_of_8_tokens_with_a_latent(config, cache_type):
         assert (got - expected).abs().max() < TOLERANCE
 
 
-@pytest.fixture(scope="module")
-def tiny():
-    return kvlab.load("tiny-gqa", dtype=torch.float64)[0]
+@pytest.fixture(scope="module", params=sorted(file.parent.name for file in WEIGHTS.glob("*/config.json")))
+def tiny(request):
+    return kvlab.load(request.param, dtype=torch.float64)[0]
 
 
 @pytest.mark.parametrize("cache_type", LOSSLESS)
