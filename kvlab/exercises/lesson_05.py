@@ -38,10 +38,10 @@ def cache_bytes(layers, tokens, number_bytes):
 
     A layer is a dict; ``layer["kind"]`` says what else is in it:
     full     kv_heads, key_dim, value_dim
-    sliding  the same and window: the number of tokens that a query sees
-    latent   rank, rope: the widths of a latent, from which keys and values are both made, and of a rope key
+    sliding  the same, and window: how many tokens a query sees, its own included
+    latent   rank: width of the latent that keys and values are both made from; rope: of the key for positions
     shared   nothing: it reads the cache of another layer
-    state    bytes, at any length
+    state    bytes: what it takes, at any length
     number_bytes: what one number takes
     """
     # solve
@@ -136,7 +136,7 @@ def _(layers, tokens, number_bytes):
     ],
 )
 def users(memory, weights, token_bytes, tokens, block_size):
-    """How many sequences of so many tokens fit beside the weights -> int; 0 where the weights do not fit.
+    """How many sequences of ``tokens`` tokens fit beside the weights -> int; 0 if the weights do not fit.
 
     Memory is handed out in whole blocks of ``block_size`` tokens, and no two sequences share one. memory,
     weights: bytes; token_bytes: of one token, all layers together
@@ -211,16 +211,16 @@ def _claims():
     ],
 )
 def diagnose(said, layers, query_heads, kv_heads, head_dim, tokens):
-    """Which mistake makes a stated number of bytes, to within 5%? The cache is in bf16. -> str
+    """Which mistake leads to the stated number of bytes, to within 5%? The cache is in bf16. -> str
 
     "right"          2 x layers x kv_heads x head_dim x 2 bytes x tokens
     "query heads"    query heads taken for KV heads
     "one layer"      the layers forgotten
     "four bytes"     a number counted as 4 bytes
     "one of two"     keys or values alone
-    "GB for GiB"     the right number of GiB, written as GB: too small by 10**9 / 2**30
+    "GB for GiB"     the right number of GiB, written as GB: too small by the factor 10**9 / 2**30
     "none of these"
-    In this order: the first that fits.
+    Try them in this order and return the first that fits.
     """
     # solve
     right = 2 * layers * kv_heads * head_dim * 2 * tokens
@@ -322,13 +322,13 @@ RECALL["05"] = [
     ),
     Recall(
         "05.units",
-        "One tool says 16 GB and another 17.2 GB for the same cache. Who is wrong?",
+        "One tool says 16 GB and another 17.2 GB for the same cache. Do they count differently?",
         (
-            Option("The first", "It may print GiB and write GB, as many tools do."),
-            Option("The second", "17.2 GB is 17.2 x 10**9 bytes, which is what 16 GiB are."),
             Option(
-                "Perhaps neither: 16 GiB are 17.2 GB", "The gap is 7% at this size and 10% at TB.", right=True
+                "Yes: the first counts too little", "Perhaps it only means GiB and writes GB, as many do."
             ),
+            Option("Yes: the second counts too much", "17.2 GB is 17.2 x 10**9 bytes, which 16 GiB are."),
+            Option("Perhaps not: 16 GiB are 17.2 GB", "Then the first has only the wrong unit.", right=True),
         ),
     ),
     Recall(
@@ -338,7 +338,7 @@ RECALL["05"] = [
             Option("halves", "Only down to one head per GPU. There are no half heads."),
             Option(
                 "stays: each KV head now lies on two GPUs",
-                "Only the weights leave more room.",
+                "Room is gained only because each GPU holds fewer weights.",
                 right=True,
             ),
             Option("doubles", "It stays on each GPU; over all GPUs together it doubles."),

@@ -22,7 +22,7 @@ from kvlab.exercises.questions import RECALL, Option, Recall
     ],
 )
 def step_seconds(weight_bytes, token_bytes, lengths, bandwidth):
-    """The least time of one decode step of a batch, in seconds -> float.
+    """The least time of one decode step of a batch, in seconds, by its reading alone -> float.
 
     weight_bytes: all weights; token_bytes: keys and values of one token, all layers; lengths: tokens of
     each sequence so far; bandwidth: bytes a second
@@ -86,7 +86,10 @@ def _(weight_bytes, token_bytes, lengths, bandwidth):
     ],
 )
 def outgrows(weight_bytes, token_bytes, sequences):
-    """The first length at which the caches of equally long sequences take more than the weights -> int."""
+    """The first length at which the caches of equally long sequences take more than the weights -> int.
+
+    weight_bytes: all weights; token_bytes: keys and values of one token, all layers
+    """
     # solve
     return weight_bytes // (token_bytes * sequences) + 1
     # end
@@ -184,19 +187,19 @@ RECALL["06"] = [
     ),
     Recall(
         "06.batch",
-        "Why does a larger batch make a server cheaper, and where does that end?",
+        "Why does a larger batch make a server cheaper, and where does the gain fade?",
         (
             Option(
-                "Weights are read once for all; it ends where the caches are most of what is read",
+                "Weights are read once for all; it fades where the caches are most of what is read",
                 "Caches are never shared, unless their texts begin alike (lesson 13).",
                 right=True,
             ),
             Option(
-                "Caches are read once for all; it ends at the number of heads",
+                "Caches are read once for all; it fades at the number of heads",
                 "No cache serves two sequences.",
             ),
             Option(
-                "It never ends: a batch of 1,000 costs what one costs",
+                "It never fades: a batch of 1,000 costs what one costs",
                 "Its 1,000 caches are read one by one.",
             ),
         ),
@@ -221,7 +224,11 @@ RECALL["06"] = [
         "Reading the cache has become the bottleneck. Would it be faster without a cache?",
         (
             Option("Yes, on a fast GPU", "Recomputing costs the work of the whole text, every step."),
-            Option("No: recomputing would cost far more than reading", "By orders of magnitude.", right=True),
+            Option(
+                "No: recomputing would cost far more than reading",
+                "In a long text by orders of magnitude.",
+                right=True,
+            ),
             Option("It depends on the batch", "Both grow with it."),
         ),
     ),
