@@ -22,7 +22,7 @@ from kvlab.memory.layers import Attention, Compressed, Latent, Layer, Shared, St
 from kvlab.memory.pool import Allocation, allocation
 from kvlab.memory.roofline import Step, attention_intensity, decode, prefill, touched
 from kvlab.memory.spec import ModelSpec, spec_of
-from kvlab.memory.units import GB, UNITS, GiB, scale, size
+from kvlab.memory.units import GB, UNITS, GiB, size
 
 __all__ = [
     "FAMILIES",
@@ -65,7 +65,6 @@ __all__ = [
     "published",
     "read_bytes",
     "replicated",
-    "scale",
     "size",
     "spec_of",
     "touched",

@@ -18,10 +18,3 @@ def size(nbytes, family="binary"):
         return f"{sign}{amount} B"
     unit, one = fits[-1]
     return f"{sign}{amount / one:,.2f} {unit}"
-
-
-def scale(nbytes, unit):
-    """Bytes in a unit of ``UNITS`` -> float."""
-    if unit not in UNITS:
-        raise ValueError(f"unknown unit {unit!r}; known: {', '.join(UNITS)}")
-    return nbytes / UNITS[unit]

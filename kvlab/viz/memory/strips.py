@@ -1,14 +1,12 @@
 """The layers of several models, one cell a layer."""
 
 from collections import Counter
+from dataclasses import replace
 
-from matplotlib import pyplot as plt
-from matplotlib.patches import Patch, Rectangle
+from kvlab.viz.memory.looks import KINDS, WHITE
+from kvlab.viz.memory.sheet import Sheet, width_of
+from kvlab.viz.show import GREY
 
-from kvlab.viz.memory.looks import KINDS
-from kvlab.viz.show import GREY, INK, Picture
-
-_HATCH = {"": "", "/": "///", "x": "xxx", "-": "---", "|": "|||", ".": "..."}
 SAID = {
     "full": "every token, its keys and values",
     "sliding": "the last tokens only",
@@ -19,30 +17,33 @@ SAID = {
     "shared": "nothing of its own, it reads another layer's",
     "no attention": "nothing, it has none",
 }
+WIDTH, ROW, CELL, MARGIN = 760, 34, 24, 10
 
 
 def layer_strips(models):
     """What each layer keeps: ``models`` is {name: kinds of its layers, the lowest first} -> Picture."""
-    longest = max(len(kinds) for kinds in models.values())
-    shown = [kind for kind in KINDS if any(kind in kinds for kinds in models.values())]
-    figure, axes = plt.subplots(figsize=(9.6, 0.42 * len(models) + 0.3 * ((len(shown) + 1) // 2) + 0.3))
-    for row, kinds in enumerate(models.values()):
-        for number, kind in enumerate(kinds):
-            look = KINDS[kind]
-            axes.add_patch(Rectangle((number, -row), 1, -0.72, **_face(look), linewidth=0.6))
-    axes.set_yticks([-row - 0.36 for row in range(len(models))], list(models))
-    axes.tick_params(length=0)
-    axes.set(xlim=(-0.3, longest + 0.3), ylim=(-len(models) + 0.1, 0.15), xticks=[])
-    axes.spines[:].set_visible(False)
-    keys = [Patch(**_face(KINDS[kind]), label=f"{kind}: {SAID[kind]}") for kind in shown]
-    figure.legend(handles=keys, loc="outside lower center", ncols=2, fontsize=9.5, labelcolor=INK)
+    return strips(models).picture()
+
+
+def strips(models):
+    """The same -> Sheet."""
     counted = "; ".join(
         f"{name}: {', '.join(f'{count} {kind}' for kind, count in Counter(kinds).items())}"
         for name, kinds in models.items()
     )
-    return Picture(figure, f"The layers of {len(models)} models as strips of cells, one a layer. {counted}.")
-
-
-def _face(look):
-    edge = look.ink if look.pattern else GREY if look.fill == "#FFFFFF" else "white"
-    return {"facecolor": look.fill, "hatch": _HATCH[look.pattern], "edgecolor": edge}
+    title = f"The layers of {len(models)} models as strips of cells, one a layer. {counted}."
+    sheet, left = Sheet(WIDTH, 0, title), MARGIN + max(map(width_of, models)) + 12
+    pitch = min(24, (WIDTH - MARGIN - left) / max(map(len, models.values())))
+    for row, (name, kinds) in enumerate(models.items()):
+        y = MARGIN + row * ROW
+        sheet.text(left - 8, y + CELL - 8, name, anchor="end")
+        for number, kind in enumerate(kinds):
+            look = KINDS[kind]
+            edge = GREY if look.fill == WHITE else None
+            place = (left + number * pitch, y, pitch - 1.5, CELL)
+            sheet.rect(*place, look.fill, pattern=look.pattern, ink=look.ink, stroke=edge)
+    shown = [kind for kind in KINDS if any(kind in kinds for kinds in models.values())]
+    entries = [(replace(KINDS[kind], letter=""), f"{kind}: {SAID[kind]}") for kind in shown]
+    y = MARGIN + len(models) * ROW + 10
+    sheet.height = sheet.legend(MARGIN, y, entries, WIDTH - MARGIN) - 10
+    return sheet
