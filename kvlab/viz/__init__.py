@@ -4,6 +4,8 @@ from kvlab.viz.anatomy import cache_anatomy
 from kvlab.viz.attention_map import attention_figure, attention_svg, numbered_maps
 from kvlab.viz.course import course_map
 from kvlab.viz.decoder import decoder_diagram
+from kvlab.viz.heads import head_sharing
+from kvlab.viz.latent import latent_anatomy
 from kvlab.viz.memory.strips import layer_strips
 from kvlab.viz.show import Picture, Table, bill, style
 from kvlab.viz.steps import step_grid, step_grids, timeline
@@ -17,6 +19,8 @@ __all__ = [
     "cache_anatomy",
     "course_map",
     "decoder_diagram",
+    "head_sharing",
+    "latent_anatomy",
     "layer_strips",
     "numbered_maps",
     "step_grid",

@@ -9,7 +9,7 @@ from matplotlib import pyplot as plt
 
 # Okabe and Ito's palette, told apart with any colour vision; the first three differ in lightness too.
 BLUE, ORANGE, GREEN, VERMILION, SKY, PURPLE = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#56B4E9", "#CC79A7"
-INK, GREY, PALE = "#222222", "#777777", "#E8E8E8"
+INK, GREY, PALE, WHITE = "#222222", "#777777", "#E8E8E8", "#FFFFFF"
 SHARPNESS = 2  # pixels drawn for each pixel shown, for screens that have them
 
 

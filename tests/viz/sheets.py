@@ -3,7 +3,7 @@
 from itertools import combinations
 from xml.etree import ElementTree
 
-from kvlab.viz.memory.sheet import Box, overlap
+from kvlab.viz.sheet import Box, overlap
 
 SVG = "{http://www.w3.org/2000/svg}"
 

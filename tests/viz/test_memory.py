@@ -9,7 +9,7 @@ from kvlab.viz.memory.lines import MOST, log_words, spread, ticks
 from kvlab.viz.memory.looks import MARKS, SERIES
 from kvlab.viz.memory.pages import without_list
 from kvlab.viz.memory.roofline import time_unit
-from kvlab.viz.memory.sheet import Box, Sheet, Strokes, hatching
+from kvlab.viz.sheet import Box, Sheet, Strokes, hatching
 from tests.viz.sheets import faults, shown
 
 GiB = 2**30
@@ -205,6 +205,19 @@ def test_a_drawing_becomes_a_picture_and_keeps_its_description():
     assert faults(both) == []
 
 
+def test_what_is_drawn_later_covers_what_was_drawn_before_in_a_picture_too():
+    def picture(cover):
+        sheet = Sheet(40, 20, "A box.")
+        if cover:
+            sheet.text(5, 15, "x")
+            sheet.mark(30, 10, "#FF0000")
+            sheet.rect(0, 0, 40, 20, "#0000FF", pattern="x")
+        sheet.rect(0, 0, 40, 20, "#00FF00")
+        return sheet.picture().png
+
+    assert picture(True) == picture(False)
+
+
 def test_sheets_side_by_side():
     both = viz.together([Sheet(100, 50, "One."), Sheet(80, 70, "Two.")], across=True, gap=10)
     assert (both.width, both.height, both.title) == (190, 70, "One. Two.")
@@ -234,6 +247,7 @@ def test_times(number, exact, words):
 
 def test_times_in_words():
     said = {0.0000451: "45.1 µs", 0.0051: "5.10 ms", 0.1234: "123 ms", 12.3: "12.3 s", 119: "119 s"}
+    said |= {3.401e-8: "34.0 ns", 0.9994e-6: "999 ns", 0.9996e-6: "1.00 µs"}
     said |= {0.99996: "1.00 s", 300: "5.00 min", 7199: "120 min", 59_700.944: "16.6 h", 1e7: "2,778 h"}
     assert {seconds: viz.duration(seconds) for seconds in said} == said
     assert [viz.per_second(8, s) for s in (0.01, 4)] == ["800", "2.00"]

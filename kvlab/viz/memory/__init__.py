@@ -1,9 +1,10 @@
 """Pictures of what a cache costs: a device's memory, a strip of layers, lines against tokens, a roofline.
 
 They take numbers and words that are ready to be shown; what a cache costs is computed elsewhere. Each is a
-:class:`~kvlab.viz.memory.sheet.Sheet`, which gives an SVG string for a widget and a PNG for the page.
+:class:`~kvlab.viz.sheet.Sheet`, which gives an SVG string for a widget and a PNG for the page.
 """
 
+from kvlab.viz.memory.absorption import FormBars, flop_words, form_bars
 from kvlab.viz.memory.device import device_bar, layer_strip
 from kvlab.viz.memory.lines import Line, lines_chart, plain
 from kvlab.viz.memory.looks import KINDS, PARTS
@@ -18,19 +19,21 @@ from kvlab.viz.memory.pages import (
     times,
 )
 from kvlab.viz.memory.roofline import Bar, Point, roofline, step_bars
-from kvlab.viz.memory.sheet import Sheet, heading, together
+from kvlab.viz.sheet import heading, together
 
 __all__ = [
     "KINDS",
     "PARTS",
     "Bar",
     "Fact",
+    "FormBars",
     "Line",
     "Point",
-    "Sheet",
     "answer_page",
     "device_bar",
     "duration",
+    "flop_words",
+    "form_bars",
     "grouped",
     "heading",
     "layer_strip",

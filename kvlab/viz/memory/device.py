@@ -1,8 +1,8 @@
 """One device's memory as a stacked bar, and a model's layers as a strip: which keep how much, which grow."""
 
-from kvlab.viz.memory.looks import KINDS, PARTS, WHITE
-from kvlab.viz.memory.sheet import Sheet, hatching, width_of
-from kvlab.viz.show import GREY, INK, VERMILION
+from kvlab.viz.memory.looks import KINDS, PARTS
+from kvlab.viz.sheet import Sheet, hatching, width_of
+from kvlab.viz.show import GREY, INK, VERMILION, WHITE
 
 WIDTH, BAR, MARGIN = 780, 40, 10
 MOST_IN_A_ROW = 48  # layers; more go into several rows

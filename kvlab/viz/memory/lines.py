@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 
 from kvlab.viz.memory.looks import MARKS, SERIES
-from kvlab.viz.memory.sheet import Sheet, width_of
+from kvlab.viz.sheet import Sheet, width_of
 from kvlab.viz.show import GREY, INK
 
 WIDTH, HEIGHT = 800, 430

@@ -5,9 +5,8 @@ No two differ by color alone. Patterns: ``/`` and ``x`` diagonals, ``-`` and ``|
 
 from dataclasses import dataclass
 
-from kvlab.viz.show import BLUE, GREEN, GREY, INK, ORANGE, PALE, PURPLE, SKY, VERMILION
+from kvlab.viz.show import BLUE, GREEN, GREY, INK, ORANGE, PALE, PURPLE, SKY, VERMILION, WHITE
 
-WHITE = "#FFFFFF"
 SERIES = (BLUE, ORANGE, GREEN, VERMILION, SKY, PURPLE, INK, GREY)
 MARKS = ("o", "s", "^", "D", "v", "P", "X", "h")  # matplotlib's markers, one for each of SERIES
 

@@ -4,10 +4,10 @@ import math
 from dataclasses import dataclass
 
 from kvlab.viz.memory.lines import Scale, log_words, plain, ticks
-from kvlab.viz.memory.looks import PARTS, WHITE, Look
+from kvlab.viz.memory.looks import PARTS, Look
 from kvlab.viz.memory.pages import duration
-from kvlab.viz.memory.sheet import Sheet, spin
-from kvlab.viz.show import BLUE, GREY, INK, ORANGE, SKY, VERMILION
+from kvlab.viz.sheet import Sheet, spin
+from kvlab.viz.show import BLUE, GREY, INK, ORANGE, SKY, VERMILION, WHITE
 
 WIDTH, HEIGHT = 430, 348
 LEFT, RIGHT, TOP, BOTTOM = 58, 416, 48, 46

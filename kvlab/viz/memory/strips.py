@@ -3,9 +3,9 @@
 from collections import Counter
 from dataclasses import replace
 
-from kvlab.viz.memory.looks import KINDS, WHITE
-from kvlab.viz.memory.sheet import Sheet, width_of
-from kvlab.viz.show import GREY
+from kvlab.viz.memory.looks import KINDS
+from kvlab.viz.sheet import Sheet, width_of
+from kvlab.viz.show import GREY, WHITE
 
 SAID = {
     "full": "every token, its keys and values",

@@ -10,8 +10,7 @@ from dataclasses import dataclass, replace
 from matplotlib import pyplot as plt
 from matplotlib.patches import Polygon, Rectangle
 
-from kvlab.viz.memory.looks import WHITE
-from kvlab.viz.show import BLUE, GREY, INK, PALE, Picture
+from kvlab.viz.show import BLUE, GREY, INK, PALE, WHITE, Picture
 
 # Of a character's size, as DejaVu Sans has it: among the usual fonts it is the widest.
 _WIDTHS = {
@@ -61,9 +60,10 @@ class Box:
             f'height="{number(self.height)}" fill="{self.fill}"{faded}{outline}>{_tip(self.tip)}</rect>'
         )
 
-    def draw(self, axes):
+    def draw(self, axes, order):
         look = {"facecolor": self.fill, "edgecolor": self.stroke or "none", "linewidth": _DOTS}
-        axes.add_patch(Rectangle((self.x, self.y), self.width, self.height, alpha=self.opacity, **look))
+        look |= {"alpha": self.opacity, "zorder": order}
+        axes.add_patch(Rectangle((self.x, self.y), self.width, self.height, **look))
 
     def moved(self, x, y):
         return replace(self, x=self.x + x, y=self.y + y)
@@ -86,11 +86,12 @@ class Strokes:
             'stroke-linejoin="round" pointer-events="none"/>'
         )
 
-    def draw(self, axes):
+    def draw(self, axes, order):
         style = (0, tuple(length / self.width for length in self.dash)) if self.dash else "-"
         joined = [point for line in self.lines for point in (*line, (math.nan, math.nan))]
         look = {"color": self.color, "linewidth": self.width * _DOTS, "linestyle": style}
-        axes.plot(*zip(*joined, strict=True), solid_capstyle="butt", dash_capstyle="butt", **look)
+        look |= {"solid_capstyle": "butt", "dash_capstyle": "butt", "zorder": order}
+        axes.plot(*zip(*joined, strict=True), **look)
 
     def moved(self, x, y):
         return replace(self, lines=tuple(tuple((a + x, b + y) for a, b in line) for line in self.lines))
@@ -113,9 +114,9 @@ class Shape:
             f'stroke-width="{self.width:g}">{_tip(self.tip)}</polygon>'
         )
 
-    def draw(self, axes):
+    def draw(self, axes, order):
         look = {"facecolor": self.fill, "edgecolor": self.stroke, "linewidth": self.width * _DOTS}
-        axes.add_patch(Polygon(self.points, zorder=3, **look))
+        axes.add_patch(Polygon(self.points, zorder=order, **look))
 
     def moved(self, x, y):
         return replace(self, points=tuple((a + x, b + y) for a, b in self.points))
@@ -144,9 +145,9 @@ class Text:
             f'fill="{self.fill}"{weight}>{html.escape(self.text)}</text>'
         )
 
-    def draw(self, axes):
+    def draw(self, axes, order):
         side = {"start": "left", "middle": "center", "end": "right"}[self.anchor]
-        look = {"color": self.fill, "weight": "bold" if self.bold else "normal", "zorder": 4}
+        look = {"color": self.fill, "weight": "bold" if self.bold else "normal", "zorder": order}
         look |= {"rotation": -self.turn, "rotation_mode": "anchor", "parse_math": False}
         axes.text(self.x, self.y, self.text, fontsize=self.size * _DOTS, ha=side, va="baseline", **look)
 
@@ -188,8 +189,8 @@ class Sheet:
         axes.set(xlim=(0, self.width), ylim=(self.height, 0))
         axes.axis("off")
         with plt.rc_context({"path.simplify": False}):
-            for thing in self.things:
-                thing.draw(axes)
+            for order, thing in enumerate(self.things):
+                thing.draw(axes, order)
             return Picture(figure, self.title)
 
     def texts(self):
@@ -210,7 +211,7 @@ class Sheet:
         self.strokes([[(x0, y0), (x1, y1)]], color, width, dash)
 
     def mark(self, x, y, color, mark="o", *, radius=5, hollow=False, tip=""):
-        """One of ``looks.MARKS``."""
+        """One of ``memory.looks.MARKS``."""
         points = tuple((x + radius * a, y + radius * b) for a, b in outline(mark))
         if hollow:
             self.things.append(Shape(points, WHITE, color, 1.6, tip))
