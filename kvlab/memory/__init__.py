@@ -4,6 +4,7 @@ Plain Python. The sum runs over a model's layers, because no single formula hold
 not known is refused.
 """
 
+from kvlab.memory.absorption import LatentStep, expand_from, latent_step
 from kvlab.memory.capacity import (
     Budget,
     budget,
@@ -38,6 +39,7 @@ __all__ = [
     "Format",
     "GiB",
     "Latent",
+    "LatentStep",
     "Layer",
     "ModelSpec",
     "Shared",
@@ -53,10 +55,12 @@ __all__ = [
     "decode",
     "device",
     "devices",
+    "expand_from",
     "fits_sequences",
     "format_named",
     "free_bytes",
     "kv_bytes",
+    "latent_step",
     "longest",
     "models",
     "naive_bytes",

@@ -58,7 +58,7 @@ def decode(model, tokens, device, sequences=1, dtype=None, weights_dtype=None, t
     kv = sequences * read_bytes(spec, tokens, form, tp)
     attention = sum(layer.visible(tokens) * layer.row_flops(spec.query_heads) for layer in spec.layers)
     flops = sequences * (2 * _active(spec) + attention) // tp
-    return _step(round(weights * touched(spec, sequences)), kv, flops, device)
+    return step_on(device, flops, kv, round(weights * touched(spec, sequences)))
 
 
 def prefill(model, tokens, device, sequences=1, weights_dtype=None, tp=1):
@@ -74,7 +74,7 @@ def prefill(model, tokens, device, sequences=1, weights_dtype=None, tp=1):
         for layer in spec.layers
     )
     flops = sequences * (2 * _active(spec) * tokens + attention) // tp
-    return _step(round(weights * touched(spec, sequences * tokens)), 0, flops, device)
+    return step_on(device, flops, 0, round(weights * touched(spec, sequences * tokens)))
 
 
 def attention_intensity(layer, query_heads, dtype="bf16"):
@@ -88,7 +88,9 @@ def _active(spec):
     return spec.active_parameters or spec.parameters
 
 
-def _step(weights, kv, flops, device):
+def step_on(device, flops, kv_read, weights_read=0):
+    """FLOPs and bytes on a device -> :class:`Step`; compute_s is 0 where the arithmetic rate is not known."""
     device = device_named(device)
     rate = device.flops.get("bf16")
-    return Step(weights, kv, flops, (weights + kv) / device.bandwidth, flops / rate if rate else 0.0)
+    read_s = (weights_read + kv_read) / device.bandwidth
+    return Step(weights_read, kv_read, flops, read_s, flops / rate if rate else 0.0)

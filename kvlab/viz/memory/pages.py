@@ -31,7 +31,10 @@ def times(number, exact, what="the true size"):
 
 
 # (from so many seconds, in units of so many, called)
-_DURATIONS = ((7200, 3600, "h"), (120, 60, "min"), (0.9995, 1, "s"), (0.9995e-3, 1e-3, "ms"), (0, 1e-6, "µs"))
+_DURATIONS = (
+    *((7200, 3600, "h"), (120, 60, "min"), (0.9995, 1, "s"), (0.9995e-3, 1e-3, "ms")),
+    *((0.9995e-6, 1e-6, "µs"), (0, 1e-9, "ns")),
+)
 
 
 def duration(seconds):

@@ -15,9 +15,15 @@ NAMED = {"description_width": "110px"}
 
 def batches(value):
     """Powers of two, and ``value``."""
-    options = sorted({2**power for power in range(9)} | {whole_number(value, "sequences", 1)})
-    made = widgets.SelectionSlider(options=options, value=value, description="sequences", **look(WIDE))
-    return labelled(made, "kv-sequences")
+    options = {2**power for power in range(9)} | {whole_number(value, "sequences", 1)}
+    return slider(options, value, "sequences", "kv-sequences")
+
+
+def slider(numbers, value, name, key):
+    """A slider over a set of numbers, in their order."""
+    options = [(f"{number:,}", number) for number in sorted(numbers)]
+    made = widgets.SelectionSlider(options=options, value=value, description=name, **look(WIDE))
+    return labelled(made, key)
 
 
 def model(value):
