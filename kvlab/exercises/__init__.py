@@ -8,6 +8,8 @@ from kvlab.exercises import (  # noqa: F401  (to register)
     lesson_04,
     lesson_05,
     lesson_06,
+    lesson_07,
+    lesson_08,
 )
 from kvlab.exercises.checking import check, hint, progress, solution
 from kvlab.exercises.questions import predict, recall, reveal

@@ -55,7 +55,10 @@ def short_run(variant, seed, folder):
 
 
 def uptrained(num_kv_heads, folder):
-    """The shipped tiny-mha with pooled heads: its loss at once, and after a short further training."""
+    """The shipped tiny-mha with pooled heads: its loss at once, and after a short further training.
+
+    With all its heads it is the control: what the further training alone does.
+    """
     pooled = pool_heads(load("tiny-mha")[0], num_kv_heads)
     before = held_out_loss(pooled)
     name = f"tiny-mha pooled to {num_kv_heads}"
@@ -72,7 +75,7 @@ def compare():
     for variant, seed in tqdm([run for run in runs if run not in known], desc="short runs"):
         done["short"].append(short_run(variant, seed, folder))
         _write(done)
-    for heads in tqdm([n for n in (3, 2, 1) if n not in [run["kv_heads"] for run in done["pooled"]]]):
+    for heads in tqdm([n for n in (6, 3, 2, 1) if n not in [run["kv_heads"] for run in done["pooled"]]]):
         done["pooled"].append(uptrained(heads, folder))
         _write(done)
 

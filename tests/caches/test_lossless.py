@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import kvlab
 from kvlab.caches import GrowingCache, NoCache, StaticCache
-from kvlab.model.load import WEIGHTS
+from kvlab.training.variants import VARIANTS
 from tests.models import ABSORBED, NAIVE, SMALL, random_ids, random_model
 
 LOSSLESS = [GrowingCache, StaticCache]
@@ -38,17 +38,18 @@ def test_every_split_of_8_tokens_with_a_latent(config, cache_type):
         assert (got - expected).abs().max() < TOLERANCE
 
 
-@pytest.fixture(scope="module", params=sorted(file.parent.name for file in WEIGHTS.glob("*/config.json")))
+@pytest.fixture(scope="module", params=[*((name, True) for name in VARIANTS), ("tiny-mla", False)], ids=str)
 def tiny(request):
-    return kvlab.load(request.param, dtype=torch.float64)[0]
+    name, absorbed = request.param
+    return kvlab.load(name, dtype=torch.float64, absorbed=absorbed)[0]
 
 
 @pytest.mark.parametrize("cache_type", LOSSLESS)
-def test_every_split_of_8_tokens_on_the_trained_model(tiny, cache_type):
-    ids = torch.tensor([0, 41, 300, 41, 300, 7, 1279, 5])
+def test_every_split_of_7_tokens_on_the_trained_model(tiny, cache_type):
+    ids = torch.tensor([0, 41, 300, 41, 7, 1279, 5])
     expected = tiny(ids, NoCache(tiny.config))
-    splits = list(compositions(8))
-    assert len(splits) == 128
+    splits = list(compositions(7))
+    assert len(splits) == 64
     worst = max(
         (logits_in_chunks(tiny, ids, cache_type(tiny.config), split) - expected).abs().max()
         for split in splits

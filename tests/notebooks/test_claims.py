@@ -51,20 +51,46 @@ BREAK = {
         "weights are read": "import kvlab.memory.roofline as roofline\n"
         "roofline.weight_bytes = lambda *arguments: 1",
     },
+    "07_sharing_heads": {
+        "neighbours share": ATTENTION + "_sound = attention.attention_scores\n"
+        "def dealt(q, k, scale):\n"
+        "    groups = q.unflatten(-2, (-1, k.shape[-2])).transpose(-3, -2).flatten(-3, -2)\n"
+        "    return _sound(groups, k, scale)\n"
+        "attention.attention_scores = dealt",
+        "repeating copies": "import kvlab.ledger as ledger\nledger.copied = lambda nbytes: None",
+        "pooling takes the mean": "import kvlab.training.compare as compare\n"
+        "compare.pool_heads = lambda model, heads: model",
+    },
+    "08_latent_attention": {
+        "trained models are compressible": "import kvlab.training.train as train\n"
+        "import kvlab\n"
+        "_weights = kvlab.load('tiny-mha')[0].state_dict()\n"
+        "train.initialise = lambda model, seed: model.load_state_dict(_weights)",
+        "rotations are in the way": "import kvlab.model.rope as rope\nrope.rotate = lambda x, cos, sin: x",
+        "naive is absorbed": "import kvlab.model.latent as latent\n_sound = latent.per_head\n"
+        "latent.per_head = lambda x, weights: 1.001 * _sound(x, weights)",
+        "expanding pays in prefill": "import kvlab.memory.layers as layers\n"
+        "layers.Latent.row_flops = lambda self, heads, prefill=False: heads",
+    },
 }
 
 
-@pytest.mark.parametrize(("name", "what"), [(name, what) for name in BREAK for what in BREAK[name]])
-def test_the_lesson_fails_where_its_claim_is_broken(name, what, tmp_path):
+def broken(name, what, folder):
+    """Run the lesson as a script in which something is broken -> the finished process."""
     cells = load(COMMITTED / f"{name}.ipynb")["cells"]
     code = [joined(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
-    script = tmp_path / "lesson.py"
+    script = folder / "lesson.py"
     show = "import builtins\nbuiltins.display = print"
     script.write_text("\n\n".join([show, BREAK[name][what], *code]), encoding="utf-8")
     # Without the real model, which is not what these claims are about.
-    alone = {"MPLBACKEND": "agg", "KVLAB_CACHE": str(tmp_path), "KVLAB_STATE": str(tmp_path / "state")}
-    environment = {**os.environ, **alone, "PYTHONPATH": str(ROOT)}
+    alone = {"MPLBACKEND": "agg", "KVLAB_CACHE": str(folder), "KVLAB_STATE": str(folder / "state")}
+    environment = {**os.environ, **alone, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     command = [sys.executable, str(script)]
-    run = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=tmp_path)
+    return subprocess.run(command, capture_output=True, text=True, env=environment, cwd=folder)
+
+
+@pytest.mark.parametrize(("name", "what"), [(name, what) for name in BREAK for what in BREAK[name]])
+def test_the_lesson_fails_where_its_claim_is_broken(name, what, request, ahead, tmp_path_factory):
+    run = ahead.result(request, lambda name, what: broken(name, what, tmp_path_factory.mktemp("broken")))
     assert run.returncode != 0
     assert "AssertionError" in run.stderr, run.stderr[-1500:]

@@ -1,0 +1,152 @@
+"""Attention of packed queries over keys and values that lie in pages: the front door of every backend."""
+
+import torch
+
+from kvlab.kernels.torch_reference import attend
+
+BACKENDS = ("reference",)
+
+
+def paged_attention(
+    q,
+    k_pages,
+    v_pages,
+    block_tables,
+    context_lens,
+    query_lens=None,
+    *,
+    scale,
+    v_dim=None,
+    window=None,
+    sink_logits=None,
+    k_scale=None,
+    v_scale=None,
+    num_splits=None,
+    backend=None,
+):
+    """softmax(scale * q k^T) v for each of B sequences over its own pages -> [N, Hq, Dv], in q's dtype.
+
+    q             [N, Hq, Dk], the new tokens of all sequences, one sequence after the other
+    k_pages       [num_blocks, block_size, Hkv, Dk]; the new tokens' keys are in them already
+    v_pages       [num_blocks, block_size, Hkv, Dv], or None: the values are the first ``v_dim`` entries of
+                  the keys
+    block_tables  integers [B, at least ceil(context / block_size)]; what lies beyond a context is not looked at
+    context_lens  integers [B], tokens of each sequence, the new ones among them; 0 for none: zeros come out
+    query_lens    integers [B], new tokens of each; one each where None. They are the last of their context
+    window        a query sees this many latest tokens, itself included; None: all
+    sink_logits   [Hq], one more logit in each head's denominator, with no value (as in gpt-oss)
+    k_scale,      what stored numbers are multiplied by: a number, [Hkv], or [num_blocks, block_size, Hkv]
+    v_scale
+    num_splits    into how many parts a kernel may cut a context; it changes no result
+    backend       one of ``BACKENDS``, or None: the best that there is here
+
+    (PagedAttention, Kwon et al. 2023, section 4.1.) Raises ValueError for shapes that do not fit, for a table
+    entry outside the pages, or a context beyond its table; TypeError for dtypes.
+    """
+    if backend not in (None, *BACKENDS):
+        raise ValueError(f"backend is {backend!r}; known: {', '.join(BACKENDS)}")
+    if num_splits is not None and num_splits < 1:
+        raise ValueError(f"num_splits is {num_splits}; a context is at least one part")
+    if query_lens is None:
+        query_lens = torch.ones_like(context_lens)
+    _check_tensors(q, k_pages, v_pages, v_dim, window, sink_logits, k_scale, v_scale)
+    _check_lengths(q, k_pages, block_tables, context_lens, query_lens)
+    return attend(
+        q,
+        k_pages,
+        v_pages,
+        block_tables,
+        context_lens.tolist(),
+        query_lens.tolist(),
+        scale=scale,
+        v_dim=k_pages.shape[-1] if v_dim is None else v_dim,
+        window=window,
+        sink_logits=sink_logits,
+        k_scale=k_scale,
+        v_scale=v_scale,
+    )
+
+
+def _check_tensors(q, k_pages, v_pages, v_dim, window, sink_logits, k_scale, v_scale):
+    if not q.is_floating_point():
+        raise TypeError(f"q is {q.dtype}; queries are floating-point numbers")
+    if q.dim() != 3:
+        raise ValueError(f"q has shape {list(q.shape)}; it is [tokens, query heads, size]")
+    for name, pages in (("k_pages", k_pages), ("v_pages", v_pages)):
+        if pages is not None and pages.dim() != 4:
+            raise ValueError(
+                f"{name} has shape {list(pages.shape)}; it is [blocks, block size, KV heads, size]"
+            )
+    num_blocks, block_size, num_kv_heads, key_dim = k_pages.shape
+    if q.shape[2] != key_dim:
+        raise ValueError(f"q is {q.shape[2]} wide and k_pages {key_dim}: a query is as wide as a key")
+    if q.shape[1] % num_kv_heads:
+        raise ValueError(f"{q.shape[1]} query heads cannot share {num_kv_heads} KV heads evenly")
+    if v_pages is None and not (v_dim and 0 < v_dim <= key_dim):
+        raise ValueError(f"v_dim is {v_dim}; without v_pages it is between 1 and the keys' width {key_dim}")
+    if v_pages is not None:
+        if v_pages.shape[:3] != k_pages.shape[:3]:
+            raise ValueError(
+                f"v_pages has shape {list(v_pages.shape)}; but for the width it is k_pages' {list(k_pages.shape)}"
+            )
+        if v_dim not in (None, v_pages.shape[3]):
+            raise ValueError(f"v_dim is {v_dim}, and v_pages are {v_pages.shape[3]} wide: leave v_dim out")
+    if window is not None and window < 1:
+        raise ValueError(f"window is {window}; a query sees at least itself")
+    if sink_logits is not None and list(sink_logits.shape) != [q.shape[1]]:
+        raise ValueError(
+            f"sink_logits has shape {list(sink_logits.shape)}; it is [{q.shape[1]}], one a query head"
+        )
+    fits = ((), (num_kv_heads,), (num_blocks, block_size, num_kv_heads))
+    for name, factor, pages in (("k_scale", k_scale, k_pages), ("v_scale", v_scale, v_pages)):
+        if factor is not None and pages is None:
+            raise ValueError(f"{name} is given without {name[0]}_pages: the values are the keys, scale those")
+        if isinstance(factor, torch.Tensor) and tuple(factor.shape) not in fits:
+            raise ValueError(
+                f"{name} has shape {list(factor.shape)}; it is a number, [{num_kv_heads}] or {list(fits[2])}"
+            )
+        if factor is None and pages is not None and pages.dtype != q.dtype:
+            raise TypeError(f"{name[0]}_pages is {pages.dtype} and q {q.dtype}: give {name}, or one dtype")
+
+
+def _check_lengths(q, k_pages, block_tables, context_lens, query_lens):
+    """What lies in the tables. On the host: a kernel on a device trusts whoever made them."""
+    for name, numbers, dims in (
+        ("block_tables", block_tables, 2),
+        ("context_lens", context_lens, 1),
+        ("query_lens", query_lens, 1),
+    ):
+        if numbers.is_floating_point() or numbers.dtype == torch.bool or numbers.dim() != dims:
+            raise ValueError(
+                f"{name} is {numbers.dtype} of shape {list(numbers.shape)}; it holds integers in {dims} dimensions"
+            )
+        if len(numbers) != len(block_tables):
+            raise ValueError(
+                f"{name} has {len(numbers)} rows and block_tables {len(block_tables)}: one a sequence"
+            )
+    num_blocks, block_size = k_pages.shape[:2]
+    if int(query_lens.sum()) != len(q):
+        raise ValueError(f"q has {len(q)} tokens and query_lens add up to {int(query_lens.sum())}")
+    if bool((query_lens < 0).any()) or bool((context_lens < 0).any()):
+        raise ValueError("query_lens and context_lens are 0 or more")
+    short = (context_lens > 0) & (context_lens < query_lens)
+    if bool(short.any()):
+        b = int(short.nonzero()[0])
+        raise ValueError(
+            f"sequence {b} has {int(query_lens[b])} new tokens in a context of {int(context_lens[b])}: the context "
+            "counts the new tokens, too"
+        )
+    needed = (context_lens + block_size - 1) // block_size  # [B]
+    if len(needed) and int(needed.max()) > block_tables.shape[1]:
+        b = int(needed.argmax())
+        raise ValueError(
+            f"the context of sequence {b}, {int(context_lens[b])} tokens, takes {int(needed[b])} blocks of "
+            f"{block_size}, and its table has {block_tables.shape[1]}"
+        )
+    used = torch.arange(block_tables.shape[1], device=block_tables.device) < needed[:, None]  # [B, blocks]
+    outside = used & ((block_tables < 0) | (block_tables >= num_blocks))
+    if bool(outside.any()):
+        b, place = outside.nonzero()[0].tolist()
+        raise ValueError(
+            f"block_tables[{b}, {place}] is {int(block_tables[b, place])}; the pages are 0 to {num_blocks - 1}"
+        )

@@ -1,0 +1,7 @@
+"""Blocks of cache slots: who owns which, in plain Python. The numbers themselves lie in ``caches.paged``."""
+
+from kvlab.paging.log import Log, Moment
+from kvlab.paging.pool import BlockPool, OutOfBlocks
+from kvlab.paging.table import BlockTable
+
+__all__ = ["BlockPool", "BlockTable", "Log", "Moment", "OutOfBlocks"]
