@@ -30,7 +30,7 @@ def paged_attention(
     k_pages       [num_blocks, block_size, Hkv, Dk]; the new tokens' keys are in them already
     v_pages       [num_blocks, block_size, Hkv, Dv], or None: the values are the first ``v_dim`` entries of
                   the keys
-    block_tables  integers [B, at least ceil(context / block_size)]; what lies beyond a context is not looked at
+    block_tables  integers [B, at least ceil(context / block_size)]; what lies beyond a context is ignored
     context_lens  integers [B], tokens of each sequence, the new ones among them; 0 for none: zeros come out
     query_lens    integers [B], new tokens of each; one each where None. They are the last of their context
     window        a query sees this many latest tokens, itself included; None: all
@@ -87,7 +87,8 @@ def _check_tensors(q, k_pages, v_pages, v_dim, window, sink_logits, k_scale, v_s
     if v_pages is not None:
         if v_pages.shape[:3] != k_pages.shape[:3]:
             raise ValueError(
-                f"v_pages has shape {list(v_pages.shape)}; but for the width it is k_pages' {list(k_pages.shape)}"
+                f"v_pages has shape {list(v_pages.shape)} and k_pages {list(k_pages.shape)}: only the last "
+                "size may differ"
             )
         if v_dim not in (None, v_pages.shape[3]):
             raise ValueError(f"v_dim is {v_dim}, and v_pages are {v_pages.shape[3]} wide: leave v_dim out")
@@ -118,7 +119,8 @@ def _check_lengths(q, k_pages, block_tables, context_lens, query_lens):
     ):
         if numbers.is_floating_point() or numbers.dtype == torch.bool or numbers.dim() != dims:
             raise ValueError(
-                f"{name} is {numbers.dtype} of shape {list(numbers.shape)}; it holds integers in {dims} dimensions"
+                f"{name} is {numbers.dtype} of shape {list(numbers.shape)}; it holds integers, and has "
+                f"{dims} dimension{'s' * (dims > 1)}"
             )
         if len(numbers) != len(block_tables):
             raise ValueError(
@@ -133,8 +135,8 @@ def _check_lengths(q, k_pages, block_tables, context_lens, query_lens):
     if bool(short.any()):
         b = int(short.nonzero()[0])
         raise ValueError(
-            f"sequence {b} has {int(query_lens[b])} new tokens in a context of {int(context_lens[b])}: the context "
-            "counts the new tokens, too"
+            f"sequence {b} has {int(query_lens[b])} new tokens in a context of {int(context_lens[b])}: the "
+            "context counts the new tokens, too"
         )
     needed = (context_lens + block_size - 1) // block_size  # [B]
     if len(needed) and int(needed.max()) > block_tables.shape[1]:
@@ -148,5 +150,5 @@ def _check_lengths(q, k_pages, block_tables, context_lens, query_lens):
     if bool(outside.any()):
         b, place = outside.nonzero()[0].tolist()
         raise ValueError(
-            f"block_tables[{b}, {place}] is {int(block_tables[b, place])}; the pages are 0 to {num_blocks - 1}"
+            f"block_tables[{b}, {place}] is {int(block_tables[b, place])}; pages are 0 to {num_blocks - 1}"
         )

@@ -35,7 +35,7 @@ def attend(
 def _groups(contexts, queries, token_bytes):
     """Neighbours with equally many queries whose padded keys make one tile -> ranges."""
     start = 0
-    for (n, empty), same in groupby(zip(queries, contexts, strict=True), lambda pair: (pair[0], not pair[1])):
+    for _, same in groupby(zip(queries, contexts, strict=True), lambda pair: (pair[0], not pair[1])):
         lengths = [length for _, length in same]
         while lengths:
             size, longest = 0, 0

@@ -11,7 +11,8 @@ class OutOfBlocks(RuntimeError):
 
 
 class BlockPool:
-    """``num_blocks`` blocks of ``block_size`` slots each, one slot a token. Every operation takes constant time.
+    """``num_blocks`` blocks of ``block_size`` slots each, one slot a token. Every operation takes constant
+    time.
 
     A block is *free*; or *held*, by as many owners as its count says; or *kept*: without an owner, but with
     contents that a prefix cache may want again. free + held + kept == num_blocks, always.

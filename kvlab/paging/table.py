@@ -8,7 +8,8 @@ from kvlab.paging.pool import OutOfBlocks
 class BlockTable:
     """Token t of a sequence lies in block ``blocks[t // block_size]``, slot ``t % block_size`` of it.
 
-    ``length`` counts tokens that are stored. To store more: ``reserve`` room, write to ``slots``, ``advance``.
+    ``length`` counts tokens that are stored. To store more: ``reserve`` room, write to ``slots``,
+    ``advance``.
     Tables may share blocks; one that writes into a shared block gets a copy of its own first (copy-on-write).
     (PagedAttention, Kwon et al. 2023, sections 4.2 to 4.4.)
 
