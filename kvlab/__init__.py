@@ -14,7 +14,10 @@ _HOMES = {
 _MODULES = {
     "hf": "kvlab.model.hf",
     "caches": "kvlab.caches",
+    "generation": "kvlab.generation",
+    "kernels": "kvlab.kernels",
     "memory": "kvlab.memory",
+    "paging": "kvlab.paging",
 }
 
 __all__ = sorted([*_HOMES, *_MODULES])

@@ -4,6 +4,17 @@ from kvlab.caches.base import Cache, CacheOverflow
 from kvlab.caches.growing import GrowingCache
 from kvlab.caches.maps import AttentionMaps
 from kvlab.caches.none import NoCache
+from kvlab.caches.paged import PagedCache, PagedStep, Pages
 from kvlab.caches.static import StaticCache
 
-__all__ = ["AttentionMaps", "Cache", "CacheOverflow", "GrowingCache", "NoCache", "StaticCache"]
+__all__ = [
+    "AttentionMaps",
+    "Cache",
+    "CacheOverflow",
+    "GrowingCache",
+    "NoCache",
+    "PagedCache",
+    "PagedStep",
+    "Pages",
+    "StaticCache",
+]

@@ -96,6 +96,10 @@ class Cache:
         """An independent continuation: what either one stores from here on, the other never sees."""
         raise NotImplementedError
 
+    def release(self):
+        """Let go of everything: blocks of a shared memory go back to it. The cache is not used afterwards."""
+        self.truncate(0)
+
     def _check(self, spec, q, k, v):
         if spec.values_in_keys and v is not None:
             raise ValueError(

@@ -1,5 +1,5 @@
 """Attention over pages: one function, and what can compute it."""
 
-from kvlab.kernels.paged import paged_attention
+from kvlab.kernels.paged import Batch, paged_attention
 
-__all__ = ["paged_attention"]
+__all__ = ["Batch", "paged_attention"]

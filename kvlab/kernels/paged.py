@@ -2,7 +2,7 @@
 
 import torch
 
-from kvlab.kernels.torch_reference import attend
+from kvlab.kernels.torch_reference import Pages, Plan
 
 BACKENDS = ("reference",)
 
@@ -43,28 +43,73 @@ def paged_attention(
     (PagedAttention, Kwon et al. 2023, section 4.1.) Raises ValueError for shapes that do not fit, for a table
     entry outside the pages, or a context beyond its table; TypeError for dtypes.
     """
-    if backend not in (None, *BACKENDS):
-        raise ValueError(f"backend is {backend!r}; known: {', '.join(BACKENDS)}")
-    if num_splits is not None and num_splits < 1:
-        raise ValueError(f"num_splits is {num_splits}; a context is at least one part")
     if query_lens is None:
         query_lens = torch.ones_like(context_lens)
     _check_tensors(q, k_pages, v_pages, v_dim, window, sink_logits, k_scale, v_scale)
-    _check_lengths(q, k_pages, block_tables, context_lens, query_lens)
-    return attend(
+    batch = Batch(block_tables, context_lens, query_lens, *k_pages.shape[:2])
+    return batch.attend(
         q,
         k_pages,
         v_pages,
-        block_tables,
-        context_lens.tolist(),
-        query_lens.tolist(),
         scale=scale,
-        v_dim=k_pages.shape[-1] if v_dim is None else v_dim,
+        v_dim=v_dim,
         window=window,
         sink_logits=sink_logits,
         k_scale=k_scale,
         v_scale=v_scale,
+        num_splits=num_splits,
+        backend=backend,
     )
+
+
+class Batch:
+    """Tables and lengths of one step, checked once, for the calls of all layers.
+
+    The arguments are those of :func:`paged_attention`; there are num_blocks pages of block_size slots.
+    """
+
+    def __init__(self, block_tables, context_lens, query_lens, num_blocks, block_size):
+        _check_lengths(block_tables, context_lens, query_lens, num_blocks, block_size)
+        self.block_tables, self.context_lens, self.query_lens = block_tables, context_lens, query_lens
+        self.contexts, self.queries = context_lens.tolist(), query_lens.tolist()
+        self.num_blocks, self.block_size = num_blocks, block_size
+        self._plans = {}
+
+    def attend(
+        self,
+        q,
+        k_pages,
+        v_pages,
+        *,
+        scale,
+        v_dim=None,
+        window=None,
+        sink_logits=None,
+        k_scale=None,
+        v_scale=None,
+        num_splits=None,
+        backend=None,
+    ):
+        """One layer: as :func:`paged_attention`."""
+        if backend not in (None, *BACKENDS):
+            raise ValueError(f"backend is {backend!r}; known: {', '.join(BACKENDS)}")
+        if num_splits is not None and num_splits < 1:
+            raise ValueError(f"num_splits is {num_splits}; a context is at least one part")
+        _check_tensors(q, k_pages, v_pages, v_dim, window, sink_logits, k_scale, v_scale)
+        if len(q) != sum(self.queries):
+            raise ValueError(f"q has {len(q)} tokens and query_lens add up to {sum(self.queries)}")
+        if k_pages.shape[:2] != (self.num_blocks, self.block_size):
+            raise ValueError(
+                f"k_pages are {k_pages.shape[0]} of {k_pages.shape[1]} slots; this batch is for "
+                f"{self.num_blocks} of {self.block_size}"
+            )
+        pages = Pages(k_pages, v_pages, v_dim, k_scale, v_scale, q.dtype)
+        key = window, pages.num_kv_heads, pages.key_dim, k_pages.dtype
+        if key not in self._plans:
+            token_bytes = pages.num_kv_heads * pages.key_dim * k_pages.element_size()
+            lengths = self.contexts, self.queries, self.block_size
+            self._plans[key] = Plan(self.block_tables, *lengths, token_bytes, window)
+        return self._plans[key].attend(q, pages, scale, sink_logits)
 
 
 def _check_tensors(q, k_pages, v_pages, v_dim, window, sink_logits, k_scale, v_scale):
@@ -110,7 +155,7 @@ def _check_tensors(q, k_pages, v_pages, v_dim, window, sink_logits, k_scale, v_s
             raise TypeError(f"{name[0]}_pages is {pages.dtype} and q {q.dtype}: give {name}, or one dtype")
 
 
-def _check_lengths(q, k_pages, block_tables, context_lens, query_lens):
+def _check_lengths(block_tables, context_lens, query_lens, num_blocks, block_size):
     """What lies in the tables. On the host: a kernel on a device trusts whoever made them."""
     for name, numbers, dims in (
         ("block_tables", block_tables, 2),
@@ -126,9 +171,6 @@ def _check_lengths(q, k_pages, block_tables, context_lens, query_lens):
             raise ValueError(
                 f"{name} has {len(numbers)} rows and block_tables {len(block_tables)}: one a sequence"
             )
-    num_blocks, block_size = k_pages.shape[:2]
-    if int(query_lens.sum()) != len(q):
-        raise ValueError(f"q has {len(q)} tokens and query_lens add up to {int(query_lens.sum())}")
     if bool((query_lens < 0).any()) or bool((context_lens < 0).any()):
         raise ValueError("query_lens and context_lens are 0 or more")
     short = (context_lens > 0) & (context_lens < query_lens)

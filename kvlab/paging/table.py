@@ -32,7 +32,12 @@ class BlockTable:
         if index(n) < 0:
             raise ValueError(f"{n} tokens cannot be stored; give 0 or more")
         missing = -(-(self.length + n) // self.pool.block_size) - len(self.blocks)
-        return max(missing, 0) + bool(n and self._to_copy() is not None)
+        return max(missing, 0) + bool(n and self._place_to_copy() is not None)
+
+    def shared_block(self):
+        """The block that has to be copied before the next token is written -> int or None."""
+        place = self._place_to_copy()
+        return None if place is None else self.blocks[place]
 
     def reserve(self, n):
         """Make room for ``n`` more tokens -> the copies to make first, a list of (from, to) blocks.
@@ -46,7 +51,7 @@ class BlockTable:
         pool = self.pool
         if needed > pool.num_free:
             raise OutOfBlocks(pool.shortage(needed))
-        copies, place = [], self._to_copy()
+        copies, place = [], self._place_to_copy()
         if place is not None:
             old, new = self.blocks[place], pool.allocate()
             pool.release(old)
@@ -109,7 +114,7 @@ class BlockTable:
             self.pool.release(block)
             self._note("freed" if not self.pool.count(block) else "left", block)
 
-    def _to_copy(self):
+    def _place_to_copy(self):
         """Index of the block that the next token goes to, where others may read it -> int or None."""
         if self.length % self.pool.block_size == 0:
             return None  # it goes to a new block

@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import kvlab
-from kvlab.caches import GrowingCache, NoCache, StaticCache
+from kvlab.caches import GrowingCache, NoCache, PagedCache, StaticCache
 from kvlab.training.variants import VARIANTS
 from tests.models import ABSORBED, NAIVE, SMALL, random_ids, random_model
 
-LOSSLESS = [GrowingCache, StaticCache]
+LOSSLESS = [GrowingCache, StaticCache, PagedCache]
 TOLERANCE = 1e-10  # float64 sums of a few hundred terms, taken in another order
 
 
