@@ -171,7 +171,9 @@ def _short(value):
     import torch
 
     if isinstance(value, torch.Tensor):
-        return f"tensor {list(value.shape)}" if value.numel() > 6 else str(value.tolist())
+        if value.numel() > 6:
+            return f"tensor {list(value.shape)}"
+        return str((value.double().round(decimals=3) if value.is_floating_point() else value).tolist())
     if isinstance(value, tuple | list):
         inside = ", ".join(map(_short, value))
         return f"[{inside}]" if isinstance(value, list) else f"({inside}{',' * (len(value) == 1)})"

@@ -39,6 +39,26 @@ def _(layers, heads, rank, rope, number_bytes):
     return layers * heads * (rank + rope) * number_bytes
 
 
+@token_bytes.mistake("the rope key is shared by all heads: it is kept once.")
+def _(layers, heads, rank, rope, number_bytes):
+    return layers * (rank + heads * rope) * number_bytes
+
+
+@token_bytes.mistake("one latent makes keys and values: it is kept once.")
+def _(layers, heads, rank, rope, number_bytes):
+    return layers * (2 * rank + rope) * number_bytes
+
+
+@token_bytes.mistake("each layer keeps its own: multiply by the layers.")
+def _(layers, heads, rank, rope, number_bytes):
+    return (rank + rope) * number_bytes
+
+
+@token_bytes.mistake("that counts numbers: each takes number_bytes bytes.")
+def _(layers, heads, rank, rope, number_bytes):
+    return layers * (rank + rope)
+
+
 @token_bytes.mistake("the key for positions is kept beside the latent.")
 def _(layers, heads, rank, rope, number_bytes):
     return layers * rank * number_bytes
@@ -56,7 +76,7 @@ def _absorb_cases():
 @exercise(
     "08.absorb",
     cases=_absorb_cases,
-    minutes=15,
+    minutes=10,
     difficulty="medium",
     hints=[
         "A head's score with a token is q . (W c), where c is the latent. Move the matrix to the other side.",
@@ -82,6 +102,18 @@ def _(q, w_uk):
 @absorb.mistake("the heads were added up: each head asks its own question of the latents.")
 def _(q, w_uk):
     return torch.einsum("hn,hnr->r", q, w_uk).expand(len(q), -1)
+
+
+@absorb.mistake("the heads were added up: give each head's own result, [H, rank].")
+def _(q, w_uk):
+    return torch.einsum("hn,hnr->r", q, w_uk)
+
+
+@absorb.mistake(
+    "nothing has to be undone: the matrix moves to the other side of the dot product, transposed."
+)
+def _(q, w_uk):
+    return torch.einsum("hrn,hn->hr", torch.linalg.pinv(w_uk), q)
 
 
 @absorb.mistake("nothing is to be divided here: the scale belongs to the scores.")
@@ -121,7 +153,7 @@ def _attend_cases():
     ],
 )
 def attend(q_nope, q_rope, latent, k_rope, w_uk, w_uv):
-    """Absorbed latent attention of one new token over T tokens -> [H, value]. Expand no latent.
+    """Absorbed latent attention of one new token over T tokens -> [H, value]. Best expand no latent.
 
     q_nope [H, nope], q_rope [H, rope] (rotated), latent [T, rank], k_rope [T, rope] (rotated),
     w_uk [H, nope, rank], w_uv [H, value, rank]
@@ -174,6 +206,13 @@ for _wrong, _meaning in (
     attend.mistake(_meaning)(_wrong)
 
 
+@attend.mistake("both parts have one scale: add the two dot products first, then divide the sum.")
+def _(q_nope, q_rope, latent, k_rope, w_uk, w_uv):
+    nope = torch.einsum("hn,hnr,tr->ht", q_nope, w_uk, latent) / q_nope.shape[1] ** 0.5
+    weights = (nope + q_rope @ k_rope.mT / q_rope.shape[1] ** 0.5).softmax(dim=-1)
+    return torch.einsum("hr,hvr->hv", weights @ latent, w_uv)
+
+
 RECALL["08"] = [
     Recall(
         "08.kept",
@@ -197,7 +236,9 @@ RECALL["08"] = [
                 "RoPE cannot be applied to a vector made from a latent",
                 "It can; then all has to be expanded.",
             ),
-            Option("It saves memory", "It costs some: 64 numbers more in DeepSeek-V3."),
+            Option(
+                "It makes the cache smaller", "A latent alone would be smaller, by 64 numbers in DeepSeek-V3."
+            ),
         ),
     ),
     Recall(
@@ -214,7 +255,7 @@ RECALL["08"] = [
         "Prefill of a long prompt with an empty cache. Absorb?",
         (
             Option(
-                "No: keys that serve many queries are worth making, and they are shorter",
+                "No: keys that serve many queries are worth making, and are shorter than latents",
                 "More FLOPs for each pair is what absorbing costs.",
                 right=True,
             ),

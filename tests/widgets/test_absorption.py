@@ -26,7 +26,7 @@ def test_one_new_token_is_absorbed():
         "Expanded cache reads 71.1 times as much, expanded each step computes 117 times as much.",
         "After 4,096 cached tokens, expanding in each step takes fewer FLOPs than absorbing from 168 new",
         "1.41 µs, quickest",
-        "One layer, one sequence. Not counted: projections and weights, which all forms share",
+        "One layer, one sequence. Not counted: projections, reading weights (a batch shares that), writing",
     )
 
 

@@ -16,7 +16,7 @@ WHAT = {
     "expanded each step": "keeps latents, expands all of them",
     "absorbed": "keeps latents, attends to them",
 }
-NOTE = "One layer, one sequence. Not counted: projections and weights, which all forms share, and writing."
+NOTE = "One layer, one sequence. Not counted: projections, reading weights (a batch shares that), writing."
 
 
 class AbsorbOrExpand(Shown):
