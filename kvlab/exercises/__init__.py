@@ -10,6 +10,8 @@ from kvlab.exercises import (  # noqa: F401  (to register)
     lesson_06,
     lesson_07,
     lesson_08,
+    lesson_10,
+    lesson_11,
 )
 from kvlab.exercises.checking import check, hint, progress, solution
 from kvlab.exercises.questions import predict, recall, reveal

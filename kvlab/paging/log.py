@@ -18,6 +18,7 @@ class Moment:
     lengths: dict = field(default_factory=dict)
     event: tuple = ()  # the last one
     mark: str = ""  # the last one's text
+    born: list = field(default_factory=list)  # names of all tables so far
 
     def counts(self):
         """Owners of each block that has any -> Counter."""
@@ -42,6 +43,8 @@ class Moment:
             self.mark = name
         elif kind == "born":
             self.tables[name], self.lengths[name] = [], 0
+            if name not in self.born:
+                self.born.append(name)
         elif kind in ("allocated", "shared"):
             self.tables[name].append(rest[0])
         elif kind == "copied":
@@ -65,6 +68,7 @@ class Log:
     def __init__(self, num_blocks, block_size, events=()):
         self.num_blocks, self.block_size, self.events = num_blocks, block_size, list(map(tuple, events))
         self._born = 0
+        self._names = set()  # of the tables that there are
 
     @classmethod
     def of(cls, pool):
@@ -75,14 +79,21 @@ class Log:
         return pool.log
 
     def born(self, table):
-        """A table without a name gets the next letter."""
-        if table.name is None:
+        """A table without a name gets the next letter that none has. ValueError for a name taken."""
+        if table.name in self._names:
+            raise ValueError(f"there is a table called {table.name} already")
+        while table.name is None or table.name in self._names:
             turn, letter = divmod(self._born, len(ascii_uppercase))
             table.name = ascii_uppercase[letter] + (str(turn) if turn else "")
-        self._born += 1
+            self._born += 1
+        self._names.add(table.name)
         self.note(table, "born")
 
     def note(self, table, kind, *numbers):
+        if table.name not in self._names:
+            raise ValueError("this table is older than the log: attach a log before the first table is made")
+        if kind == "ended":
+            self._names.remove(table.name)
         self.events.append((kind, table.name, *numbers))
 
     def mark(self, text):

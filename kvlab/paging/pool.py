@@ -3,6 +3,7 @@
 (PagedAttention, Kwon et al. 2023, sections 4.1 to 4.3.)
 """
 
+from collections import Counter
 from operator import index
 
 
@@ -61,7 +62,7 @@ class BlockPool:
 
     def writable(self, block):
         """May the one who holds the block write into it? Not if others read it, now or later."""
-        return self._counts[block] == 1 and not self._cached[block]
+        return self._counts[self._known(block)] == 1 and not self._cached[block]
 
     def allocate(self):
         """A free block, which the caller now holds -> int. Raises OutOfBlocks."""
@@ -132,15 +133,13 @@ class BlockPool:
         _require(kept == self._num_kept, f"{kept} blocks are kept, and {self._num_kept} were counted")
         right = {block for block in idle if not self._cached[block]}
         _require(free == right, f"blocks {sorted(free ^ right)} are free and used, or neither")
-        held = self.num_blocks - len(idle)
+        held = len(self._counts) - len(idle)
         total = self.num_free + held + kept
         _require(total == self.num_blocks, f"{total} blocks are accounted for, of {self.num_blocks}")
         if tables is not None:
-            owners = [0] * self.num_blocks
-            for table in tables:
-                for block in table.blocks:
-                    owners[block] += 1
-            wrong = [block for block in range(self.num_blocks) if owners[block] != self._counts[block]]
+            owners = Counter(block for table in tables for block in table.blocks)
+            counts = Counter(dict(enumerate(self._counts)))
+            wrong = sorted(block for block in owners | counts if owners[block] != counts[block])
             _require(not wrong, f"blocks {wrong} have other numbers of owners than their counts say")
 
     def _known(self, block):

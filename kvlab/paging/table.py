@@ -29,7 +29,8 @@ class BlockTable:
     def needed(self, n):
         """How many free blocks it takes to store ``n`` more tokens -> int."""
         self._check_alive()
-        if index(n) < 0:
+        n = index(n)
+        if n < 0:
             raise ValueError(f"{n} tokens cannot be stored; give 0 or more")
         missing = -(-(self.length + n) // self.pool.block_size) - len(self.blocks)
         return max(missing, 0) + bool(n and self._place_to_copy() is not None)
@@ -66,17 +67,16 @@ class BlockTable:
 
     def slots(self, n):
         """Where the next ``n`` tokens go: block * block_size + place in it, for each -> list of int."""
+        self._check_room(n)
+        if n and self._place_to_copy() is not None:
+            raise ValueError(f"others read block {self.shared_block()}, where the next token goes: reserve")
         size, blocks = self.pool.block_size, self.blocks
-        if self.length + n > len(blocks) * size:
-            raise ValueError(f"there is no room for {n} more tokens: reserve it first")
         return [blocks[t // size] * size + t % size for t in range(self.length, self.length + n)]
 
     def advance(self, n):
         """``n`` more tokens are stored."""
-        self._check_alive()
-        if not 0 <= n <= len(self.blocks) * self.pool.block_size - self.length:
-            raise ValueError(f"there is no room for {n} more tokens: reserve it first")
-        self.length += n
+        self._check_room(n)
+        self.length += index(n)
         self._note("length", self.length)
 
     def truncate(self, n):
@@ -124,6 +124,11 @@ class BlockTable:
     def _note(self, *event):
         if self.pool.log is not None:
             self.pool.log.note(self, *event)
+
+    def _check_room(self, n):
+        self._check_alive()
+        if not 0 <= index(n) <= len(self.blocks) * self.pool.block_size - self.length:
+            raise ValueError(f"there is no room for {n} more tokens: reserve it first")
 
     def _check_alive(self):
         if self.released:

@@ -2,6 +2,7 @@
 
 from kvlab.viz.anatomy import cache_anatomy
 from kvlab.viz.attention_map import attention_figure, attention_svg, numbered_maps
+from kvlab.viz.blocks import filmstrip, memory_lanes
 from kvlab.viz.course import course_map
 from kvlab.viz.decoder import decoder_diagram
 from kvlab.viz.heads import head_sharing
@@ -19,9 +20,11 @@ __all__ = [
     "cache_anatomy",
     "course_map",
     "decoder_diagram",
+    "filmstrip",
     "head_sharing",
     "latent_anatomy",
     "layer_strips",
+    "memory_lanes",
     "numbered_maps",
     "step_grid",
     "step_grids",

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import kvlab
-from kvlab.caches import AttentionMaps, GrowingCache, NoCache, StaticCache
+from kvlab.caches import AttentionMaps, GrowingCache, NoCache, PagedCache, StaticCache
 from tests.models import ABSORBED, NAIVE, SMALL, random_ids, random_model
 
 IDS = random_ids(11)
@@ -73,7 +73,7 @@ def test_attention_maps(config, sizes):
     assert (watched.maps[1] - expected.maps[1]).abs().max() < 1e-12
 
 
-@pytest.mark.parametrize("cache_type", [NoCache, GrowingCache, StaticCache])
+@pytest.mark.parametrize("cache_type", [NoCache, GrowingCache, StaticCache, PagedCache])
 def test_values_come_where_they_belong_and_nowhere_else(cache_type):
     cache = cache_type(ABSORBED)
     q, k = torch.zeros(2, HEADS, 16), torch.zeros(2, 1, 16)
@@ -88,7 +88,7 @@ def test_values_come_where_they_belong_and_nowhere_else(cache_type):
         cache_type(SMALL).attend(0, torch.zeros(2, 6, 8), torch.zeros(2, 2, 8), None)
 
 
-@pytest.mark.parametrize("cache_type", [NoCache, GrowingCache, StaticCache])
+@pytest.mark.parametrize("cache_type", [NoCache, GrowingCache, StaticCache, PagedCache])
 @pytest.mark.parametrize(
     ("name", "shape"),
     [("k", [2, 1, 12]), ("k", [2, HEADS, 16]), ("q", [2, HEADS, 14]), ("q", [3, HEADS, 16]), ("k", [1, 16])],
@@ -100,7 +100,7 @@ def test_wrong_shapes_are_named(cache_type, name, shape):
         cache_type(ABSORBED).attend(0, **(right | {name: torch.zeros(shape)}))
 
 
-@pytest.mark.parametrize("cache_type", [GrowingCache, StaticCache])
+@pytest.mark.parametrize("cache_type", [GrowingCache, StaticCache, PagedCache])
 def test_a_cache_owns_its_latents(cache_type):
     q = torch.randn(2, HEADS, 16, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     k = torch.randn(2, 1, 16, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
@@ -121,6 +121,6 @@ def test_both_forms_write_the_same_text():
     texts = [
         list(kvlab.generate(random_model(config), IDS.tolist(), 12, cache=cache_type(config)))
         for config in (ABSORBED, NAIVE)
-        for cache_type in (NoCache, GrowingCache, StaticCache)
+        for cache_type in (NoCache, GrowingCache, StaticCache, PagedCache)
     ]
     assert len(texts[0]) == 12 and all(text == texts[0] for text in texts)

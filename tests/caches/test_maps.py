@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import kvlab
-from kvlab.caches import AttentionMaps, GrowingCache, NoCache, StaticCache
+from kvlab.caches import AttentionMaps, GrowingCache, NoCache, PagedCache, StaticCache
 from tests.models import SMALL, random_ids, random_model
 
 IDS = random_ids(11)
@@ -64,7 +64,7 @@ def fail(watched):
     watched.attend(0, n, n[:, :2], n[:, :2])
 
 
-@pytest.mark.parametrize("cache_type", [GrowingCache, StaticCache, NoCache])
+@pytest.mark.parametrize("cache_type", [GrowingCache, StaticCache, PagedCache, NoCache])
 @pytest.mark.parametrize(("name", "operation"), OPERATIONS)
 def test_maps_follow_the_cache_through_everything(cache_type, name, operation):
     """Whatever was done, the maps are those of the tokens that the cache holds, read in one go."""

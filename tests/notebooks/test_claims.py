@@ -72,6 +72,23 @@ BREAK = {
         "expanding pays in prefill": "import kvlab.memory.layers as layers\n"
         "layers.Latent.row_flops = lambda self, heads, prefill=False: heads",
     },
+    "10_paged_blocks": {
+        "the table gives the order": "import kvlab.kernels.torch_reference as reference\n_sound = reference.Tile\n"
+        "reference.Tile = lambda blocks: _sound(blocks.sort(dim=1).values)",
+        "blocks are taken on demand": "import kvlab.paging.table as table\n"
+        "_sound = table.BlockTable.needed\n"
+        "table.BlockTable.needed = lambda self, n: _sound(self, n) + (n == 9)\n",
+        "pages hold more": "import kvlab.paging.reservation as reservation\n"
+        "reservation.paged = lambda *given, **more: reservation.contiguous(*given[:3], 'maximum')",
+    },
+    "11_sharing_blocks": {
+        "copy on write": "import kvlab.paging.pool as pool\n"
+        "pool.BlockPool.writable = lambda self, block: self._counts[block] > 0",
+        "forks are released": "import kvlab.caches.paged as paged\n"
+        "paged.PagedCache.release = lambda self: None",
+        "a guess is checked": "import kvlab.generation.sampling as sampling\n"
+        "sampling.Sampler.pick_or_take = lambda self, logits, proposal: proposal",
+    },
 }
 
 

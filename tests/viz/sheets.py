@@ -1,5 +1,6 @@
 """What can be wrong with a drawing, found without looking at it."""
 
+import re
 from itertools import combinations
 from xml.etree import ElementTree
 
@@ -28,3 +29,9 @@ def faults(sheet):
 def shown(sheet):
     """All that is written on it."""
     return " | ".join(thing.text for thing in sheet.things if hasattr(thing, "anchor"))
+
+
+def tips(sheet, pattern):
+    """The boxes that say such a thing when they are pointed at -> [(Box, match)]."""
+    boxes = [thing for thing in sheet.things if isinstance(thing, Box)]
+    return [(box, found) for box in boxes if (found := re.match(pattern, box.tip))]
