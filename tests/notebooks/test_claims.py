@@ -73,11 +73,12 @@ BREAK = {
         "layers.Latent.row_flops = lambda self, heads, prefill=False: heads",
     },
     "10_paged_blocks": {
-        "the table gives the order": "import kvlab.kernels.torch_reference as reference\n_sound = reference.Tile\n"
+        "the table gives the order": "import kvlab.kernels.torch_reference as reference\n"
+        "_sound = reference.Tile\n"
         "reference.Tile = lambda blocks: _sound(blocks.sort(dim=1).values)",
         "blocks are taken on demand": "import kvlab.paging.table as table\n"
         "_sound = table.BlockTable.needed\n"
-        "table.BlockTable.needed = lambda self, n: _sound(self, n) + (n == 9)\n",
+        "table.BlockTable.needed = lambda self, n: _sound(self, n) + (n == 3)",
         "pages hold more": "import kvlab.paging.reservation as reservation\n"
         "reservation.paged = lambda *given, **more: reservation.contiguous(*given[:3], 'maximum')",
     },
