@@ -13,6 +13,7 @@ from kvlab.paths import ROOT
 FLOORS = [
     ("__main__",),
     ("commands",),
+    ("benchmarks",),
     ("widgets",),
     ("exercises",),
     ("engine",),

@@ -14,6 +14,7 @@ COMMANDS = {
     "setup": "only the set-up: make .venv and install what the lessons need",
     "notebooks": "execute lessons and save them with their outputs; --check, --html",
     "memory": "what a model's KV cache costs, and how much of it fits on a device",
+    "bench": "measure, side by side and in one run; --json",
     "figures": "draw the pictures of figures/ again; --check",
     "train": "retrain a tiny model of the course",
 }

@@ -1,7 +1,8 @@
 """Paged attention in PyTorch: the oracle of every kernel, and what runs where there is no GPU.
 
 Pages are gathered a tile at a time, so that what was copied is still in the processor's cache when it is
-multiplied: many short sequences together, or a part of one long sequence.
+multiplied: many short sequences together, or a part of one long sequence. A tile is gathered head by head,
+because products over rows that lie together are the quick ones.
 """
 
 from itertools import groupby
@@ -21,7 +22,7 @@ class Plan:
     token_bytes: of one token's keys in one layer.
     """
 
-    def __init__(self, tables, contexts, queries, block_size, token_bytes, window):
+    def __init__(self, tables, contexts, queries, block_size, num_kv_heads, token_bytes, window):
         self.groups, start, row = [], 0, 0
         neighbours = groupby(zip(queries, contexts, strict=True), lambda pair: (pair[0], not pair[1]))
         for (n, empty), same in neighbours:
@@ -29,9 +30,10 @@ class Plan:
             while lengths:
                 b = _fitting(lengths, token_bytes)
                 if n and not empty:
-                    rows = slice(row, row + n * b)
-                    part = tables[start : start + b]
-                    self.groups.append(Group(part, lengths[:b], n, rows, block_size, token_bytes, window))
+                    slots = _slots(tables[start : start + b], lengths[:b], block_size)
+                    tile_tokens = max(1, TILE_BYTES // (b * token_bytes))
+                    sizes = n, num_kv_heads, tile_tokens, window
+                    self.groups.append(Group(slots, lengths[:b], slice(row, row + n * b), *sizes))
                 start, row, lengths = start + b, row + n * b, lengths[b:]
 
     def attend(self, q, pages, scale, sink_logits):
@@ -52,49 +54,57 @@ def _fitting(lengths, token_bytes):
     return len(lengths)
 
 
-class Group:
-    """Neighbouring sequences with ``n`` new tokens each, padded to the longest context."""
+def _slots(tables, contexts, block_size):
+    """Where the tokens of some sequences lie -> [b, longest context]; slot 0 beyond a shorter one's end."""
+    t = torch.arange(max(contexts), device=tables.device)
+    inside = t < torch.tensor(contexts, device=tables.device)[:, None]  # [b, T]
+    blocks = tables.long()[:, t // block_size] * inside  # whatever the table says beyond a context
+    return (blocks * block_size + t % block_size) * inside
 
-    def __init__(self, tables, contexts, n, rows, block_size, token_bytes, window):
-        self.contexts, self.n, self.rows, self.window = contexts, n, rows, window
-        first = 0 if window is None else max(0, min(contexts) - n + 1 - window) // block_size
-        last = -(-max(contexts) // block_size)
-        ends = torch.tensor(contexts, device=tables.device)[:, None]  # [b, 1]
-        used = torch.arange(first, last, device=tables.device) * block_size < ends  # [b, blocks]
-        tables = tables[:, first:last].long() * used  # what lies beyond a context becomes page 0
-        positions = torch.arange(first * block_size, last * block_size, device=tables.device)  # [T]
-        new = torch.arange(-n, 0, device=tables.device)
-        self.hidden = ~visible(ends + new, positions, window)[:, None, None]  # [b, 1, 1, n, T]
-        beyond = positions >= ends  # [b, T]
-        self.num_positions, self.tiles = len(positions), []
-        step = max(1, TILE_BYTES // (len(contexts) * block_size * token_bytes))
-        for i in range(0, last - first, step):
-            blocks = tables[:, i : i + step]
-            tokens = slice(i * block_size, i * block_size + blocks.shape[1] * block_size)
-            outside = beyond[:, tokens, None, None]  # [b, t, 1, 1]
-            self.tiles.append((Tile(blocks), tokens, outside if outside.any() else None))
+
+class Group:
+    """Neighbouring sequences with ``n`` new tokens each, padded to the longest context.
+
+    slots [b, T], rows: those of the batch that are this group's queries.
+    """
+
+    def __init__(self, slots, contexts, rows, n, num_kv_heads, tile_tokens, window):
+        self.contexts, self.rows, self.n, self.window = contexts, rows, n, window
+        first = 0 if window is None else max(0, min(contexts) - n + 1 - window)
+        slots = slots[:, first:]
+        positions = torch.arange(first, max(contexts), device=slots.device)  # [T]
+        ends = torch.tensor(contexts, device=slots.device)[:, None]  # [b, 1]
+        seen = visible(ends + torch.arange(-n, 0, device=slots.device), positions, window)  # [b, n, T]
+        self.hidden = None if seen.all() else ~seen[:, None, None]  # [b, 1, 1, n, T]
+        self.tiles = [Tile(part, num_kv_heads) for part in slots.split(tile_tokens, dim=1)]
+        for tile, part in zip(self.tiles, positions.split(tile_tokens), strict=True):
+            beyond = part >= ends  # [b, t]
+            tile.beyond = beyond.repeat_interleave(num_kv_heads, 0)[..., None] if beyond.any() else None
 
     def attend(self, q, pages, scale, sink_logits):
         """q [b * n, Hq, Dk] -> [b * n, Hq, Dv]."""
-        b, n, num_heads = len(self.contexts), self.n, q.shape[1]
-        heads = pages.num_kv_heads, num_heads // pages.num_kv_heads  # Hkv, G
-        rows = q.view(b, n, *heads, q.shape[2]).permute(0, 2, 3, 1, 4)  # [b, Hkv, G, n, Dk]
-        rows = (rows * scale).flatten(2, 3)  # [b, Hkv, G * n, Dk]
-        parts = [rows @ pages.keys(tile).permute(0, 2, 3, 1) for tile, _, _ in self.tiles]
-        scores = parts[0] if len(parts) == 1 else torch.cat(parts, dim=-1)  # [b, Hkv, G * n, T]
-        weights = self._weights(scores.unflatten(2, (heads[1], n)), sink_logits).flatten(2, 3)
-        out = 0
-        for tile, tokens, outside in self.tiles:
+        b, n, num_heads, key_dim = len(self.contexts), self.n, *q.shape[1:]
+        sizes = b, pages.num_kv_heads, num_heads // pages.num_kv_heads, n  # b, Hkv, G, n
+        rows = q.view(b, n, *sizes[1:3], key_dim).permute(0, 2, 3, 1, 4) * scale  # [b, Hkv, G, n, Dk]
+        rows = rows.reshape(b * sizes[1], -1, key_dim)  # [b * Hkv, G * n, Dk]
+        parts = [torch.bmm(rows, pages.keys(tile).mT) for tile in self.tiles]
+        scores = parts[0] if len(parts) == 1 else torch.cat(parts, dim=-1)  # [b * Hkv, G * n, T]
+        weights = self._weights(scores.view(*sizes, -1), sink_logits).flatten(2, 3).flatten(0, 1)
+        out = rows.new_zeros(*rows.shape[:2], pages.value_dim)  # [b * Hkv, G * n, Dv]
+        start = 0
+        for tile in self.tiles:
             values = pages.values(tile)
-            if outside is not None:  # whatever lies there, even NaN, is no value
-                values = values.masked_fill(outside, 0)
-            out = out + weights[..., tokens] @ values.transpose(1, 2)  # [b, Hkv, G * n, Dv]
+            if tile.beyond is not None:  # whatever lies there, even NaN, is no value
+                values = values.masked_fill(tile.beyond, 0)
+            out = torch.baddbmm(out, weights[..., start : start + values.shape[1]], values)
+            start += values.shape[1]
         self._bill(pages, num_heads)
-        return out.unflatten(2, (heads[1], n)).permute(0, 3, 1, 2, 4).flatten(2, 3).flatten(0, 1)
+        return out.view(*sizes, -1).permute(0, 3, 1, 2, 4).reshape(b * n, num_heads, -1)
 
     def _weights(self, scores, sink_logits):
         """Scores [b, Hkv, G, n, T] -> weights."""
-        scores = scores.masked_fill(self.hidden, -torch.inf)
+        if self.hidden is not None:
+            scores = scores.masked_fill(self.hidden, -torch.inf)
         if sink_logits is None:
             return scores.softmax(dim=-1)
         sinks = sink_logits.to(scores.dtype).unflatten(0, scores.shape[1:3])[
@@ -113,13 +123,19 @@ class Group:
 
 
 class Tile:
-    """Some pages: blocks [b, n]. Those of one sequence that lie in a row are found without copying."""
+    """Some tokens: slots [b, t]. Those of one sequence that lie in a row are found without copying.
 
-    def __init__(self, blocks):
-        self.blocks, self.shape = blocks.flatten(), blocks.shape
-        first, count = int(blocks[0, 0]), blocks.shape[1]
-        in_a_row = len(blocks) == 1 and blocks[0].tolist() == list(range(first, first + count))
+    ``beyond`` [b * Hkv, t, 1] says which lie beyond their sequence's end, or is None where none does.
+    """
+
+    def __init__(self, slots, num_kv_heads):
+        first, count = int(slots[0, 0]), slots.shape[1]
+        in_a_row = len(slots) == 1 and slots[0].tolist() == list(range(first, first + count))
         self.run = slice(first, first + count) if in_a_row else None
+        heads = torch.arange(num_kv_heads, device=slots.device)[:, None]
+        self.rows = (slots[:, None] * num_kv_heads + heads).flatten()  # [b * Hkv * t], of pages seen as rows
+        self.shape = len(slots) * num_kv_heads, count
+        self.beyond = None
 
 
 class Pages:
@@ -131,32 +147,36 @@ class Pages:
         self.value_dim = v_dim if v_pages is None else v_pages.shape[3]
         width = self.key_dim + (0 if v_pages is None else self.value_dim)
         self.token_bytes = self.num_kv_heads * width * k_pages.element_size()  # read for each visible token
-        self.room = {}  # where tiles are gathered, one after the other: new memory each time is slow
+        self.rooms = {}  # tiles of a kind are gathered one over the other, so that it stays in the cache
 
     def keys(self, tile):
-        return self._numbers("k", self.k, self.k_scale, tile)  # [b, t, Hkv, Dk]
+        return self._numbers(self.k, self.k_scale, tile)  # [b * Hkv, t, Dk]
 
     def values(self, tile):
         if self.v is None:
             return self.keys(tile)[..., : self.value_dim]
-        return self._numbers("v", self.v, self.v_scale, tile)  # [b, t, Hkv, Dv]
+        return self._numbers(self.v, self.v_scale, tile)  # [b * Hkv, t, Dv]
 
-    def _numbers(self, name, pages, scale, tile):
-        numbers = self._gather(name, pages, tile)
+    def _numbers(self, pages, scale, tile):
+        numbers = self._gather(pages, tile)
         if scale is None:
             return numbers
-        if isinstance(scale, torch.Tensor) and scale.dim() == 3:
-            scale = self._gather(name + "_scale", scale, tile)  # [b, t, Hkv]
         scale = torch.as_tensor(scale, dtype=self.dtype, device=numbers.device)
-        return numbers.to(self.dtype) * scale[..., None]
+        if scale.dim() == 3:
+            scale = self._gather(scale[..., None], tile)  # [b * Hkv, t, 1]
+        elif scale.dim() == 1:
+            scale = scale.repeat(len(numbers) // len(scale))[:, None, None]  # [b * Hkv, 1, 1]
+        return numbers.to(self.dtype) * scale
 
-    def _gather(self, name, pages, tile):
-        """Pages [num_blocks, block_size, ...] -> [b, t, ...]."""
+    def _gather(self, pages, tile):
+        """Pages [num_blocks, block_size, Hkv, D] -> [b * Hkv, t, D]."""
         if tile.run is not None:
-            return pages[tile.run].flatten(0, 1)[None]
-        count = len(tile.blocks)
-        if name not in self.room or len(self.room[name]) < count:
-            self.room[name] = pages.new_empty(count, *pages.shape[1:])
-        found = torch.index_select(pages, 0, tile.blocks, out=self.room[name][:count])
-        ledger.copied(found.nbytes)
-        return found.unflatten(0, tile.shape).flatten(1, 2)
+            return pages.flatten(0, 1)[tile.run].transpose(0, 1)
+        kind = tile.shape, pages.shape[3], pages.dtype
+        if kind not in self.rooms:
+            room = pages.new_empty(len(tile.rows), pages.shape[3])
+            self.rooms[kind] = room, room.view(*tile.shape, -1)
+        room, shaped = self.rooms[kind]
+        torch.index_select(pages.reshape(-1, pages.shape[3]), 0, tile.rows, out=room)
+        ledger.copied(room.nbytes)
+        return shaped

@@ -25,7 +25,7 @@ def conversations():
     return tuple(tuple(map(int, line.split(","))) for line in lines[1:])
 
 
-def lognormal(prompt, answer, n, seed=0, spread=1.0):
+def lognormal(prompt, answer, n, seed=0, spread=0.8):
     """n drawn (prompt, answer) lengths with these means; ``spread`` is that of the logarithms."""
     random = Random(seed)
 
@@ -76,6 +76,26 @@ class BuddyAllocator:
         self.free.setdefault(size, set()).add(start)
 
 
+class FirstFit:
+    """Runs of any size: the first gap that is large enough."""
+
+    def __init__(self, slots):
+        self.slots, self.taken = slots, {}  # start -> size, in order
+
+    def allocate(self, n):
+        """A run of n slots -> its start, or None where no gap is large enough."""
+        end = 0
+        for start, size in [*sorted(self.taken.items()), (self.slots, 0)]:
+            if start - end >= n:
+                self.taken[end] = n
+                return end
+            end = start + size
+        return None
+
+    def release(self, start):
+        del self.taken[start]
+
+
 def power_of_two(n):
     """The smallest one that is not below n."""
     return 1 << (n - 1).bit_length()
@@ -100,17 +120,18 @@ class Shares:
     external: float  # free, and of no use to the one who waits
     running: float  # requests at a time
     steps: int  # until all were done
-    preempted: int = 0
+    preempted: int = 0  # times that a request gave its blocks back
+    recomputed: int = 0  # tokens that it then had to compute again
 
 
-def contiguous(lengths, slots, longest, policy):
-    """Serve all requests, each in a run of a buddy allocator -> Shares. policy: a key of ``POLICIES``."""
+def contiguous(lengths, slots, longest, policy, allocator=BuddyAllocator):
+    """Serve all requests, each in a run of slots -> Shares. policy: a key of ``POLICIES``."""
     reserve = POLICIES[policy]
-    buddy, waiting, running, full = BuddyAllocator(slots), deque(map(_fitting(longest), lengths)), [], []
+    memory, waiting, running, full = allocator(slots), deque(map(_fitting(longest), lengths)), [], []
     steps = 0
     while waiting or running:
         while waiting:
-            start = buddy.allocate(reserve(*waiting[0], longest))
+            start = memory.allocate(reserve(*waiting[0], longest))
             if start is None:
                 break
             running.append([start, *waiting.popleft(), 0])  # start, prompt, answer, answered
@@ -119,28 +140,29 @@ def contiguous(lengths, slots, longest, policy):
                 raise ValueError(f"a request of {waiting[0]} tokens does not fit into {slots} slots")
             tokens = sum(prompt + answered for _, prompt, _, answered in running)
             needed = sum(prompt + answer for _, prompt, answer, _ in running)
-            taken = sum(buddy.taken.values())
+            taken = sum(memory.taken.values())
             full.append((tokens, needed - tokens, taken - needed, slots - taken, len(running)))
         steps += 1
         for request in running:
             request[3] += 1
         for start, *_ in [request for request in running if request[3] == request[2]]:
-            buddy.release(start)
+            memory.release(start)
         running = [request for request in running if request[3] < request[2]]
     return _shares(full, slots, steps)
 
 
-def paged(lengths, slots, longest, block_size=16):
+def paged(lengths, slots, longest, block_size=16, spare=0):
     """Serve all requests from a pool of blocks -> Shares.
 
     A block is taken when its first token comes. When there is none left, the request that came last gives
-    all of its own back, and later computes its tokens again.
+    all of its own back, and later computes its tokens again. spare: free blocks that have to be left for each
+    running request, when another one wants to start.
     """
     pool = BlockPool(slots // block_size, block_size)
     waiting, running, full = deque([(*pair, 0) for pair in map(_fitting(longest), lengths)]), [], []
-    steps = preempted = 0
+    steps = preempted = recomputed = 0
     while waiting or running:
-        while waiting and _start(pool, waiting, running):
+        while waiting and _start(pool, waiting, running, spare * len(running)):
             pass
         if waiting:
             if not running:
@@ -156,6 +178,7 @@ def paged(lengths, slots, longest, block_size=16):
                     break
                 except OutOfBlocks:
                     table, *rest = running.pop()
+                    recomputed += table.length
                     table.release()
                     waiting.appendleft(tuple(rest))
                     preempted += 1
@@ -165,14 +188,14 @@ def paged(lengths, slots, longest, block_size=16):
         for table, *_ in [request for request in running if request[3] == request[2]]:
             table.release()
         running = [request for request in running if request[3] < request[2]]
-    return _shares(full, slots, steps, preempted)
+    return _shares(full, slots, steps, preempted, recomputed)
 
 
-def _start(pool, waiting, running):
+def _start(pool, waiting, running, spare):
     """Let the first one in the queue run, if its tokens so far and one more have room -> bool."""
     prompt, answer, answered = waiting[0]
     table = BlockTable(pool)
-    if table.needed(prompt + answered + 1) > pool.num_free:
+    if table.needed(prompt + answered + 1) > pool.num_free - spare:
         return False
     waiting.popleft()
     table.reserve(prompt + answered)
@@ -191,8 +214,8 @@ def _fitting(longest):
     return fit
 
 
-def _shares(full, slots, steps, preempted=0):
+def _shares(full, slots, steps, *counts):
     if not full:
         raise ValueError("nobody ever waited: the server was never full; give it more requests or less room")
     means = [sum(column) / len(full) for column in zip(*full, strict=True)]
-    return Shares(*(mean / slots for mean in means[:4]), means[4], steps, preempted)
+    return Shares(*(mean / slots for mean in means[:4]), means[4], steps, *counts)

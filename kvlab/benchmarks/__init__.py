@@ -1,0 +1,12 @@
+"""Benchmarks: ratios measured side by side in one run. ``python3 -m kvlab bench`` prints them.
+
+A benchmark is a function that returns rows: what was measured, the number, its unit, and what to compare it
+with. Peers that are not installed have a row that says how to get them.
+"""
+
+from kvlab.benchmarks.decode import decode
+from kvlab.benchmarks.pool import pool
+
+BENCHMARKS = {"pool": pool, "decode": decode}
+
+__all__ = ["BENCHMARKS"]
