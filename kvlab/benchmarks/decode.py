@@ -43,7 +43,7 @@ def decode():
     seconds = fastest(steps)
     base = seconds["contiguous, queries packed as rows"]
     what = f"{SEQUENCES} x {TOKENS:,} tokens, {HEADS}/{KV_HEADS} heads of {WIDTH}, float32"
-    threads = f"{torch.get_num_threads()} threads"
+    threads = f"threads: {torch.get_num_threads()}"
     return [
         (name, f"{1000 * each:.3g}", f"ms, {each / base:.2f} times the first", f"{what}, {threads}")
         for name, each in seconds.items()

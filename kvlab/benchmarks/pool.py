@@ -3,14 +3,14 @@
 from kvlab.benchmarks.clock import fastest
 from kvlab.paging import BlockPool, BlockTable
 
-RUNNING, TOKENS, STEPS = 64, 1000, 200
+RUNNING, TOKENS, STEPS, REPEATS = 64, 1000, 200, 5
 
 
 def pool():
     """Rows of the benchmark: microseconds a running request a step, with tables of about 1,000 tokens."""
     tables = _tables()
-    seconds = fastest({"decode": lambda: _decode(tables)}, repeats=5)["decode"]
-    forks = fastest({"fork": lambda: [table.fork().release() for table in tables]}, repeats=5)["fork"]
+    seconds = fastest({"decode": lambda: _decode(tables)}, REPEATS)["decode"]
+    forks = fastest({"fork": lambda: [table.fork().release() for table in tables]}, REPEATS)["fork"]
     each = RUNNING * STEPS
     what = f"{RUNNING} requests of about {TOKENS:,} tokens"
     return [
@@ -20,7 +20,8 @@ def pool():
 
 
 def _tables():
-    shared = BlockPool(RUNNING * (TOKENS + 5 * STEPS) // 16 + RUNNING, 16)
+    longest = TOKENS + RUNNING + REPEATS * STEPS
+    shared = BlockPool(RUNNING * -(-longest // 16), 16)
     tables = [BlockTable(shared) for _ in range(RUNNING)]
     for number, table in enumerate(tables):
         table.reserve(TOKENS + number)  # so that not all of them need a block in the same step

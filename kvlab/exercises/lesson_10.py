@@ -16,7 +16,7 @@ from kvlab.exercises.questions import RECALL, Option, Recall
     minutes=5,
     difficulty="easy",
     hints=[
-        "Which block of the sequence is it in, the how-many-eth? And which place in that block?",
+        "Which block of the sequence is it in: the first, the second, ...? And which place in that block?",
         "t // block_size and t % block_size. The table then says which block of the pool it is.",
     ],
 )
@@ -43,6 +43,11 @@ def _(t, blocks, block_size):
 @slot.mistake("a block begins at its number times block_size.")
 def _(t, blocks, block_size):
     return blocks[t // block_size] + t % block_size
+
+
+@slot.mistake("put the two together: the block's first slot is its number times block_size.")
+def _(t, blocks, block_size):
+    return blocks[t // block_size], t % block_size
 
 
 @slot.mistake("the place in the block is missing: add t % block_size.")
@@ -100,10 +105,14 @@ def _paged_cases():
     def rows(*shape):
         return torch.randn(*shape, generator=random, dtype=torch.float64)
 
-    return [
-        dict(q=rows(5), k_pages=rows(9, size, 5), v_pages=rows(9, size, 3), blocks=blocks, length=length)
-        for size, blocks, length in ((4, [7, 1, 4], 10), (2, [8, 0], 4), (3, [5], 1))
-    ]
+    def case(size, blocks, length):
+        k_pages, v_pages = (torch.full((9, size, d), 9.0, dtype=torch.float64) for d in (5, 3))
+        for t in range(length):
+            place = blocks[t // size], t % size
+            k_pages[place], v_pages[place] = rows(5), rows(3)
+        return dict(q=rows(5), k_pages=k_pages, v_pages=v_pages, blocks=blocks, length=length)
+
+    return [case(4, [7, 1, 4], 10), case(2, [8, 0], 4), case(3, [5], 1)]
 
 
 @exercise(
@@ -120,7 +129,8 @@ def _paged_cases():
 def attend(q, k_pages, v_pages, blocks, length):
     """Attention of one query of one head over a sequence that lies in pages -> [Dv]; scale 1 / sqrt(D).
 
-    q [D], k_pages [num_blocks, block_size, D], v_pages [num_blocks, block_size, Dv], blocks: its table
+    q [D], k_pages [num_blocks, block_size, D], v_pages [num_blocks, block_size, Dv], blocks: its table.
+    Slots in which no token of the sequence lies hold other numbers.
     """
     # solve
     keys = k_pages[blocks].flatten(0, 1)[:length]  # [T, D]
@@ -162,10 +172,12 @@ def _states():
     yield good
     yield good | {"free": [2]}  # block 5 is lost
     yield good | {"free": [5, 2, 2]}  # given out twice one day
-    yield good | {"free": [5, 3], "counts": [1, 1, 0, 1, 2, 0]}  # free, and somebody reads it
     yield good | {"counts": [1, 1, 0, 1, 1, 0]}  # two owners, one counted
     yield good | {"counts": [1, 1, 0, 1, 3, 0]}  # an owner who is gone
     yield good | {"tables": [[4, 0], [4, 1, 1]], "counts": [1, 2, 0, 0, 2, 0], "free": [5, 2, 3]}
+    yield good | {"free": [5, 2, 3]}  # free, and somebody reads it
+    yield good | {"free": [5, 2, 9]}  # there is no block 9
+    yield good | {"tables": [[4, 0], [4, 1, 3, 3]]}  # one table names a block twice
     yield good | {"num_blocks": 2, "free": [1, 0], "counts": [0, 0], "tables": []}
 
 
@@ -219,9 +231,12 @@ def _(num_blocks, free, counts, tables):
     return counts == owners and sorted(free) == [b for b in range(num_blocks) if not owners[b]]
 
 
-@sound.mistake("that only adds up numbers: the right number of blocks can still be the wrong ones.")
+@sound.mistake("a block that is free and in somebody's table goes unnoticed.")
 def _(num_blocks, free, counts, tables):
-    return len(free) + sum(count > 0 for count in counts) == num_blocks
+    owners = [sum(block in table for table in tables) for block in range(num_blocks)]
+    no_repeats = all(len(set(table)) == len(table) for table in tables)
+    lost = [block for block in range(num_blocks) if not owners[block] and block not in free]
+    return counts == owners and not lost and len(set(free)) == len(free) and no_repeats
 
 
 RECALL["10"] = [
@@ -240,7 +255,7 @@ RECALL["10"] = [
         (
             Option("None", "The last block is rarely full."),
             Option(
-                "About 7.5, whatever its length", "Anything from 0 to 15, about equally often.", right=True
+                "About 7.5, be it long or short", "Anything from 0 to 15, about equally often.", right=True
             ),
             Option("About half of its slots", "Only its last block is partly empty."),
         ),
@@ -267,7 +282,7 @@ RECALL["10"] = [
                 "And nothing is swapped to disk by itself.",
                 right=True,
             ),
-            Option("Blocks have different sizes", "They are all equal, like pages."),
+            Option("Blocks of one pool have different sizes", "They are all equal, like pages."),
             Option("Two sequences cannot share a block", "They can: the next lesson."),
         ),
     ),

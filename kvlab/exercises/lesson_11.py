@@ -46,6 +46,12 @@ def _(length, blocks, block_size, counts):
     return blocks[0] if length % block_size and counts[blocks[0]] > 1 else None
 
 
+@must_copy.mistake("a full last block has no place for the next token: it goes into a new one.")
+def _(length, blocks, block_size, counts):
+    last = blocks[length // block_size]
+    return last if counts[last] > 1 else None
+
+
 @must_copy.mistake("that is its place in the table; asked is the block's number.")
 def _(length, blocks, block_size, counts):
     if length % block_size == 0:
@@ -54,7 +60,7 @@ def _(length, blocks, block_size, counts):
     return place if counts[blocks[place]] > 1 else None
 
 
-@must_copy.mistake("without a copy the others read your token where theirs should come.")
+@must_copy.mistake("what you write into a shared block, the others read where their own token should be.")
 def _(length, blocks, block_size, counts):
     return None
 
@@ -84,7 +90,8 @@ def _(length, blocks, block_size, counts):
 def held(prompt, answer, n, block_size):
     """Blocks that n samples of one prompt hold, with ``answer`` tokens written by each -> int
 
-    The prompt was computed once and forked; a shared, partly filled block is copied at the first write.
+    The prompt was computed once and forked n times, and only the forks are counted; ``answer`` may be 0. A
+    shared, partly filled block is copied at the first write.
     """
     # solve
     if answer == 0:
@@ -157,12 +164,12 @@ def accept(guesses, says):
     # end
 
 
-@accept.mistake("the model's own token after the last right guess comes for free: keep it.")
+@accept.mistake("the model's own token comes for free, behind the last guess that was right.")
 def _(guesses, says):
     right = 0
     while right < len(guesses) and guesses[right] == says[right]:
         right += 1
-    return guesses[:right] if right < len(guesses) or not guesses else list(says)
+    return list(guesses[:right])
 
 
 @accept.mistake("after a wrong guess the model read the wrong text: stop there.")
@@ -193,7 +200,7 @@ def _(guesses, says):
 RECALL["11"] = [
     Recall(
         "11.when",
-        "Two sequences share all their blocks. When is the first one copied?",
+        "Two sequences share all their blocks. When is a block first copied?",
         (
             Option("When the second sequence is forked", "A fork copies nothing: counts go up."),
             Option("When one of them writes into a block that both use", "And only that one.", right=True),
@@ -239,7 +246,7 @@ RECALL["11"] = [
         "11.beams",
         "Beam search with 4 beams: why does it hold fewer blocks than 4 samples of the same length?",
         (
-            Option("Its texts are shorter", "They are as long."),
+            Option("It computes fewer tokens", "Each beam writes as many."),
             Option(
                 "Beams often descend from one parent, so they share what it wrote, too",
                 "Samples share only the prompt.",

@@ -78,8 +78,9 @@ class BlockPool:
     def shortage(self, needed):
         """What to say where there are not enough free blocks."""
         kept = f", {self._num_kept} kept for prefixes" if self._num_kept else ""
+        verb = "blocks are" if needed > 1 else "block is"
         return (
-            f"{needed} blocks are needed and {self.num_free} of {self.num_blocks} are free ({self.num_held} "
+            f"{needed} {verb} needed and {self.num_free} of {self.num_blocks} are free ({self.num_held} "
             f"held{kept}): release a sequence, or make a pool of more blocks"
         )
 

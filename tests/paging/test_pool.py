@@ -51,7 +51,7 @@ def test_out_of_blocks_says_how_many_and_takes_nothing():
     pool.keep(pool.allocate())
     pool.release(0)
     pool.allocate()
-    says = "1 blocks are needed and 0 of 2 are free (1 held, 1 kept for prefixes)"
+    says = "1 block is needed and 0 of 2 are free (1 held, 1 kept for prefixes)"
     refused(pool, (), OutOfBlocks, says, pool.allocate)
     pool.drop(0)
     pool.allocate()
