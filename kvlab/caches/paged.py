@@ -59,7 +59,7 @@ class Pages:
             shape = self.pool.num_blocks, self.pool.block_size
             self.layers[layer] = tuple(x.new_empty(*shape, *x.shape[1:]) for x in arrived)
         for pages, new in zip(self.layers[layer], arrived, strict=True):
-            pages.flatten(0, 1)[slots] = new
+            pages.flatten(0, 1)[slots.to(pages.device)] = new
         return self.layers[layer]
 
     def copy(self, copies):
@@ -167,12 +167,15 @@ class PagedCache(Cache):
     model's positions. pages: in place of both, the memory to take blocks from.
     """
 
-    def __init__(self, config, block_size=BLOCK_SIZE, num_blocks=None, pages=None):
+    def __init__(self, config, block_size=None, num_blocks=None, pages=None):
         super().__init__(config)
         if pages is None:
+            block_size = BLOCK_SIZE if block_size is None else block_size
             if num_blocks is None:
                 num_blocks = 2 * -(-config.max_positions // max(block_size, 1))
             pages = Pages(config, num_blocks, block_size)
+        elif block_size is not None or num_blocks is not None:
+            raise ValueError("pages have their sizes already: leave block_size and num_blocks out")
         elif pages.config != config:
             raise ValueError("these pages were made for a model of another shape: make them from its config")
         self.pages, self.table = pages, BlockTable(pages.pool)

@@ -108,7 +108,9 @@ class Batch:
         if key not in self._plans:
             token_bytes = pages.num_kv_heads * pages.key_dim * k_pages.element_size()
             lengths = self.contexts, self.queries, self.block_size
-            self._plans[key] = Plan(self.block_tables, *lengths, pages.num_kv_heads, token_bytes, window)
+            self._plans[key] = Plan(
+                self.block_tables.to(q.device), *lengths, pages.num_kv_heads, token_bytes, window
+            )
         return self._plans[key].attend(q, pages, scale, sink_logits)
 
 

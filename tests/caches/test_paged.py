@@ -289,3 +289,9 @@ def test_a_copied_cache_has_pages_of_its_own(model, again):
     agrees(model, other, IDS[:6], IDS[:7])
     assert (cache.pages.pool.num_held, other.pages.pool.num_held) == (2, 4)
     agrees(model, cache, IDS[:6], IDS[6:8])
+
+
+@pytest.mark.parametrize("sizes", [{"block_size": 4}, {"num_blocks": 8}])
+def test_pages_have_their_sizes_already(sizes):
+    with pytest.raises(ValueError, match="pages have their sizes already"):
+        PagedCache(SMALL, pages=Pages(SMALL, 8, 4), **sizes)

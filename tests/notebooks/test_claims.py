@@ -74,8 +74,8 @@ BREAK = {
     },
     "10_paged_blocks": {
         "the table gives the order": "import kvlab.kernels.torch_reference as reference\n"
-        "_sound = reference.Tile\n"
-        "reference.Tile = lambda blocks: _sound(blocks.sort(dim=1).values)",
+        "_sound = reference._slots\n"
+        "reference._slots = lambda tables, *more: _sound(tables.sort(dim=1).values, *more)",
         "blocks are taken on demand": "import kvlab.paging.table as table\n"
         "_sound = table.BlockTable.needed\n"
         "table.BlockTable.needed = lambda self, n: _sound(self, n) + (n == 3)",
@@ -83,8 +83,7 @@ BREAK = {
         "reservation.paged = lambda *given, **more: reservation.contiguous(*given[:3], 'maximum')",
     },
     "11_sharing_blocks": {
-        "copy on write": "import kvlab.paging.pool as pool\n"
-        "pool.BlockPool.writable = lambda self, block: self._counts[block] > 0",
+        "copy on write": "import kvlab.caches.paged as paged\npaged.Pages.copy = lambda self, copies: None",
         "forks are released": "import kvlab.caches.paged as paged\n"
         "paged.PagedCache.release = lambda self: None",
         "a guess is checked": "import kvlab.generation.sampling as sampling\n"
