@@ -13,7 +13,7 @@ TOLERANCE = 1e-10
 
 
 def filled(model, n, ids=IDS, **more):
-    cache = PagedCache(model.config, **({"block_size": 4} | more))
+    cache = PagedCache(model.config, **(more if "pages" in more else {"block_size": 4} | more))
     if n:
         model(ids[:n], cache)
     return cache

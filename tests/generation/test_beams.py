@@ -73,7 +73,7 @@ def test_blocks_are_shared_and_all_come_back():
 
 def test_a_pool_that_is_too_small_ends_the_search_and_loses_nothing():
     model, cache = random_model(), PagedCache(SMALL, block_size=2, num_blocks=9)
-    with pytest.raises(ValueError, match="blocks are needed"):
+    with pytest.raises(ValueError, match="needed and 0 of 9 are free"):
         beam_search(model, PROMPT, 4, 12, cache)
     cache.pages.pool.check([cache.table])
     assert cache.pages.pool.num_held == len(cache.table.blocks) == 3
