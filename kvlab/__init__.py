@@ -14,6 +14,7 @@ _HOMES = {
 _MODULES = {
     "hf": "kvlab.model.hf",
     "caches": "kvlab.caches",
+    "engine": "kvlab.engine",
     "generation": "kvlab.generation",
     "kernels": "kvlab.kernels",
     "memory": "kvlab.memory",

@@ -5,8 +5,9 @@ with. Peers that are not installed have a row that says how to get them.
 """
 
 from kvlab.benchmarks.decode import decode
+from kvlab.benchmarks.engine import engine
 from kvlab.benchmarks.pool import pool
 
-BENCHMARKS = {"pool": pool, "decode": decode}
+BENCHMARKS = {"pool": pool, "decode": decode, "engine": engine}
 
 __all__ = ["BENCHMARKS"]

@@ -5,7 +5,7 @@ import json
 
 from kvlab.commands import CommandError, setup
 
-NAMES = ("pool", "decode")
+NAMES = ("pool", "decode", "engine")
 
 
 def main(argv):

@@ -153,7 +153,7 @@ def _attend_cases():
     ],
 )
 def attend(q_nope, q_rope, latent, k_rope, w_uk, w_uv):
-    """Absorbed latent attention of one new token over T tokens -> [H, value]. Best expand no latent.
+    """Absorbed latent attention of one new token over T tokens -> [H, value]. Try to expand no latent.
 
     q_nope [H, nope], q_rope [H, rope] (rotated), latent [T, rank], k_rope [T, rope] (rotated),
     w_uk [H, nope, rank], w_uv [H, value, rank]
@@ -228,8 +228,8 @@ RECALL["08"] = [
         "Why does MLA carry positions in a key of their own?",
         (
             Option(
-                "A rotation between the two matrices keeps them from being folded into one",
-                "It differs with the distance.",
+                "A rotation after W_uk would need another folded query for every distance",
+                "So one folded query no longer serves all tokens.",
                 right=True,
             ),
             Option(

@@ -196,7 +196,8 @@ def sound(num_blocks, free, counts, tables):
     """Is the bookkeeping of a pool in order? -> bool
 
     free: list of free blocks; counts[b]: owners of block b; tables: the block list of each sequence.
-    Each block is either free, once, or stands in as many tables as its count says; in no table twice.
+    A block of no table has count 0 and is on the free list, once. Any other block is not on it, and is in as
+    many tables as its count says (two may share one). No table names a block twice; there are no others.
     """
     # solve
     owners = [sum(block in table for table in tables) for block in range(num_blocks)]

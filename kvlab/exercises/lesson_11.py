@@ -88,9 +88,9 @@ def _(length, blocks, block_size, counts):
     ],
 )
 def held(prompt, answer, n, block_size):
-    """Blocks that n samples of one prompt hold, with ``answer`` tokens written by each -> int
+    """Blocks that n forks of one prompt hold together, when each has stored ``answer`` more tokens -> int
 
-    The prompt was computed once and forked n times, and only the forks are counted; ``answer`` may be 0. A
+    A block that several share counts once; the prompt's own table does not count; ``answer`` may be 0. A
     shared, partly filled block is copied at the first write.
     """
     # solve
@@ -231,7 +231,7 @@ RECALL["11"] = [
     ),
     Recall(
         "11.speculation",
-        "Speculation with a hopeless draft: what does it cost?",
+        "Guesses that are always wrong: what do they cost?",
         (
             Option("Wrong text", "The model checks every token; the text is its own."),
             Option(

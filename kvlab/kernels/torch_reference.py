@@ -95,7 +95,7 @@ class Group:
         for tile in self.tiles:
             values = pages.values(tile)
             if tile.beyond is not None:  # whatever lies there, even NaN, is no value
-                values = values.masked_fill(tile.beyond, 0)
+                values.masked_fill_(tile.beyond, 0)  # several sequences are always gathered: our own memory
             out = torch.baddbmm(out, weights[..., start : start + values.shape[1]], values)
             start += values.shape[1]
         self._bill(pages, num_heads)

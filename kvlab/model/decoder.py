@@ -89,7 +89,8 @@ class Decoder(nn.Module):
         """Logits for the new tokens, whose predecessors are in ``cache`` -> [N, vocab].
 
         token_ids: int64 [N], the N tokens that follow the ``cache.length`` already stored.
-        rows: ``"last"`` computes the logits of the last token only -> [1, vocab].
+        rows: ``"last"`` computes the logits of the last token only -> [1, vocab]; a list of numbers, those of
+        these tokens among the new ones -> [len(rows), vocab].
         Raises ValueError for ids, positions or a ``rows`` that the model cannot take.
         """
         self._check(token_ids, rows, cache)
@@ -100,7 +101,8 @@ class Decoder(nn.Module):
         for layer in self.layers:
             x = layer(x, cos, sin, cache)
         cache.advance(len(token_ids))
-        return self.lm_head(self.norm(x[-1:] if rows == "last" else x))
+        rows = [-1] if rows == "last" else rows
+        return self.lm_head(self.norm(x if rows is None else x[rows]))
 
     def _positions(self, cache, n):
         positions = cache.positions(n)  # [N]
@@ -119,8 +121,10 @@ class Decoder(nn.Module):
             )
         if cache.config is not self.config and cache.config != self.config:
             raise ValueError("this cache was made for a model of another shape: make one from model.config")
-        if rows not in (None, "last"):
-            raise ValueError(f"rows is {rows!r}; it is None for all rows or 'last' for the last one")
+        if not (rows is None or rows == "last" or isinstance(rows, list)):
+            raise ValueError(
+                f"rows is {rows!r}; it is None for all, 'last' for the last one, or a list of numbers"
+            )
         if not isinstance(token_ids, torch.Tensor) or token_ids.dtype != torch.int64:
             kind = token_ids.dtype if isinstance(token_ids, torch.Tensor) else type(token_ids).__name__
             raise TypeError(f"token_ids is {kind}; it must be a tensor of int64, such as torch.tensor(ids)")

@@ -1,16 +1,23 @@
 """Benchmarks run, say what they measured, and refuse to time what is wrong. No time is asserted."""
 
 import json
+from dataclasses import replace
 
 import pytest
 import torch
 
 from kvlab.benchmarks import BENCHMARKS
 from kvlab.benchmarks import decode as decoding
+from kvlab.benchmarks import engine as serving
 from kvlab.benchmarks import pool as pooling
 from kvlab.commands import bench, run
 
-decode_module, pool_module = (__import__(f.__module__, fromlist=["x"]) for f in (decoding, pooling))
+decode_module, pool_module, engine_module = (
+    __import__(benchmark.__module__, fromlist=["x"]) for benchmark in (decoding, pooling, serving)
+)
+
+
+CONTINUOUS = engine_module._continuous
 
 
 @pytest.fixture(autouse=True)
@@ -19,6 +26,13 @@ def small(monkeypatch):
         monkeypatch.setattr(decode_module, name, value)
     for name, value in {"RUNNING": 3, "TOKENS": 40, "STEPS": 5}.items():
         monkeypatch.setattr(pool_module, name, value)
+    monkeypatch.setattr(engine_module, "REQUESTS", 3)
+    small = {"hidden_size": 24, "num_layers": 2, "num_heads": 2, "num_kv_heads": 1, "head_dim": 12}
+    config = replace(engine_module.CONFIG, vocab_size=64, mlp_size=20, **small)
+    monkeypatch.setattr(engine_module, "CONFIG", config)
+    # It takes many seconds to start and to stop; the long run has the real one.
+    quick = lambda transformers, peer, requests: engine_module._padded(peer, requests)  # noqa: E731
+    monkeypatch.setattr(engine_module, "_continuous", quick)
     threads = torch.get_num_threads()
     yield
     assert torch.get_num_threads() == threads
@@ -40,6 +54,23 @@ def test_ways_that_differ_are_not_timed(monkeypatch):
     monkeypatch.setattr(decode_module.Batch, "attend", lambda self, q, k, v, scale: 2 * q)
     with pytest.raises(AssertionError, match="differ"):
         BENCHMARKS["decode"]()
+
+
+def test_wrong_tokens_are_not_timed(monkeypatch):
+    monkeypatch.setattr(engine_module, "_engine", lambda model, requests: [[1] * new for _, new in requests])
+    with pytest.raises(AssertionError, match="not the likeliest"):
+        BENCHMARKS["engine"]()
+
+
+@pytest.mark.slow
+def test_continuous_batching_writes_the_same_texts(monkeypatch):
+    monkeypatch.setattr(engine_module, "_continuous", CONTINUOUS)
+    test_all_servers_write_the_same_texts()
+
+
+def test_all_servers_write_the_same_texts():
+    rows = BENCHMARKS["engine"]()
+    assert len(rows) == 3 and all("3 of 3 texts equal" in row[3] for row in rows[1:])
 
 
 def test_the_command_prints_tables_or_json(capsys, monkeypatch):

@@ -1,0 +1,203 @@
+"""The engine: requests come at any time, each step computes one packed batch for all that run.
+
+(Orca, Yu et al. 2022; PagedAttention, Kwon et al. 2023, sections 4.3 to 4.5.)
+"""
+
+import time
+
+import torch
+
+from kvlab.caches import PagedStep, Pages
+from kvlab.caches.base import CacheOverflow
+from kvlab.engine.request import Request, Sequence
+from kvlab.engine.scheduler import Scheduler
+from kvlab.engine.trace import Step, Trace
+from kvlab.generation.arguments import checked_prompt, stop_ids, whole
+from kvlab.generation.sampling import Sampler
+
+
+class Engine:
+    """Serves requests with one model and one pool.
+
+    num_blocks, block_size: of the pool. max_batch_tokens: new tokens of one step, all requests together; it
+    bounds how long a step takes, and how many texts can be written at a time. spare_blocks: free blocks that
+    are left for each running text when another one is admitted.
+    """
+
+    def __init__(self, model, num_blocks, block_size=16, max_batch_tokens=512, spare_blocks=1):
+        self.model = model
+        self.pages = Pages(model.config, num_blocks, block_size)
+        max_batch_tokens = whole("max_batch_tokens", max_batch_tokens, at_least=1)
+        spare_blocks = whole("spare_blocks", spare_blocks, at_least=0)
+        self.scheduler = Scheduler(self.pages.pool, max_batch_tokens, spare_blocks)
+        self.trace, self.requests = Trace(), []
+
+    @property
+    def pool(self):
+        return self.pages.pool
+
+    @property
+    def idle(self):
+        """Is nobody waiting and nobody running?"""
+        return not (self.scheduler.waiting or self.scheduler.running)
+
+    def submit(
+        self,
+        prompt_ids,
+        max_new_tokens=32,
+        *,
+        n=1,
+        temperature=0.0,
+        top_k=None,
+        top_p=None,
+        seed=None,
+        stop=(),
+    ):
+        """Queue a request -> :class:`Request`. Text number i of its n draws with ``seed + i``.
+
+        The other arguments are those of :func:`~kvlab.generate`. Raises ValueError or TypeError for what is
+        wrong with them, and for a text that is longer than the model or the pool; nothing is queued then.
+        """
+        prompt = checked_prompt(self.model, prompt_ids)
+        max_new_tokens = whole("max_new_tokens", max_new_tokens, at_least=1)
+        n = whole("n", n, at_least=1)
+        self._check_fits(len(prompt), max_new_tokens, n)
+        seeds = [None if seed is None else whole("seed", seed, at_least=0) + i for i in range(n)]
+        samplers = [Sampler(temperature, top_k, top_p, each) for each in seeds]
+        stop = stop_ids(stop, self.model.config.vocab_size)
+        request = Request(prompt, max_new_tokens, samplers, stop, len(self.trace))
+        self.requests.append(request)
+        self.scheduler.waiting.append(request.sequences[0])
+        return request
+
+    def cancel(self, request):
+        """End a request now, whatever its state; what it has written stays in ``outputs``.
+
+        Raises ValueError for one that has ended already, or is not of this engine.
+        """
+        if request not in self.requests:
+            raise ValueError(f"request {request.number} is not of this engine")
+        if request.done:
+            raise ValueError(f"request {request.number} has ended already: it is {request.status}")
+        for sequence in request.sequences:
+            if not sequence.ended:
+                self._end(sequence, "cancelled")
+        request.why = [why or "cancelled" for why in request.why]
+        request.status = "cancelled"
+
+    def run(self):
+        """Steps until everybody is done -> the trace."""
+        while not self.idle:
+            self.step()
+        return self.trace
+
+    def stream(self, request, index=0):
+        """The tokens of one of its texts as they are written: an iterator that makes the engine's steps."""
+        given = 0
+        while True:
+            yield from request.outputs[index][given:]
+            given = len(request.outputs[index])
+            if request.why[index]:
+                return
+            self.step()
+
+    def step(self):
+        """One step for everybody -> its :class:`Step`; an empty one where there is nothing to do."""
+        start, record = time.perf_counter(), Step(len(self.trace))
+        steps, admitted, preempted = self.scheduler.plan()
+        record.admitted = [each.name for each in admitted]
+        record.preempted = [each.name for each in preempted]
+        for each in preempted:
+            each.request.preempted += 1
+            each.request.status = "waiting"
+        for each, n in steps:
+            each.request.status = "running"
+            record.ran.append([each.name, n, "decode" if each.missing == 1 else "prefill"])
+        if steps:
+            self._compute(steps, record)
+        record.waiting = [each.name for each in self.scheduler.waiting]
+        record.free, record.seconds = self.pool.num_free, time.perf_counter() - start
+        self.trace.steps.append(record)
+        return record
+
+    def check(self):
+        """Verify every invariant of pool, tables and queues. AssertionError names the broken one."""
+        running, waiting = self.scheduler.running, self.scheduler.waiting
+        self.pool.check([each.table for each in running])
+        if any(each.table is not None for each in waiting):
+            raise AssertionError("somebody waits and holds blocks")
+        queued = [*running, *waiting]
+        alive = [each for request in self.requests if not request.done for each in request.sequences]
+        if {id(each) for each in queued} != {id(each) for each in alive if not each.ended}:
+            raise AssertionError("a text that is not done is in no queue, or one that is done still is")
+        if sum(each.places for each in running) > self.scheduler.max_batch_tokens:
+            raise AssertionError("more texts run than one step can serve")
+
+    @torch.no_grad()
+    def _compute(self, steps, record):
+        view = PagedStep(self.pages, [each.table for each, _ in steps], [n for _, n in steps])
+        ids = [token for each, n in steps for token in each.tokens[each.stored : each.stored + n]]
+        ends, complete, end = [], [], -1
+        for each, n in steps:
+            end += n
+            if each.missing == n:
+                ends.append(end)
+                complete.append(each)
+        logits = self.model(torch.tensor(ids, device=self.model.device), view, rows=ends)  # [complete, vocab]
+        for each, row in zip(complete, logits, strict=True):
+            for sequence in self._forked(each, record):
+                self._write(sequence, row, record)
+
+    def _forked(self, sequence, record):
+        """The sequence, and where it is a prompt of which n texts are to be written, its forks."""
+        request = sequence.request
+        if len(request.sequences) == request.n:
+            return [sequence]
+        for index in range(1, request.n):
+            table, tokens = sequence.table.fork(), list(sequence.tokens)
+            request.sequences.append(Sequence(request, index, tokens, request.samplers[index], table))
+        forks = request.sequences[1:]
+        self.scheduler.running += forks
+        record.forked += [each.name for each in forks]
+        return request.sequences
+
+    def _write(self, sequence, logits, record):
+        request = sequence.request
+        token = sequence.sampler.pick(logits)
+        request.note("first token", record.number)
+        if token not in request.stop:
+            sequence.tokens.append(token)
+            request.outputs[sequence.index].append(token)
+        why = "stop" if token in request.stop else None
+        if len(request.outputs[sequence.index]) == request.max_new_tokens:
+            why = why or "length"
+        if why:
+            self._end(sequence, why)
+            record.ended.append([sequence.name, why])
+            if all(request.why):
+                request.status = "finished"
+                request.note("ended", record.number)
+
+    def _end(self, sequence, why):
+        sequence.ended, sequence.request.why[sequence.index] = True, why
+        self.scheduler.remove(sequence)
+
+    def _check_fits(self, prompt, max_new_tokens, n):
+        """The last new token is never fed back, so it needs neither a position nor a slot."""
+        fed, limit = prompt + max_new_tokens - 1, self.model.config.max_positions
+        if fed > limit:
+            raise ValueError(
+                f"a prompt of {prompt} and {max_new_tokens} new tokens need {fed} positions, but the model "
+                f"has {limit}: shorten the prompt or ask for fewer"
+            )
+        slots = self.pool.num_blocks * self.pool.block_size
+        if fed > slots:
+            raise CacheOverflow(
+                f"a prompt of {prompt} and {max_new_tokens} new tokens need {fed} slots, but the pool has "
+                f"{slots}: shorten the prompt, ask for fewer, or make the engine with more blocks"
+            )
+        if n > self.scheduler.max_batch_tokens:
+            raise ValueError(
+                f"n is {n} texts, but a step has room for {self.scheduler.max_batch_tokens} tokens: ask for "
+                "fewer, or raise max_batch_tokens"
+            )

@@ -1,0 +1,96 @@
+"""What somebody asked for, and the texts that are being written for it."""
+
+import time
+from itertools import count
+
+_numbers = count()
+
+
+class Sequence:
+    """One text: the prompt and what has been written; the table holds the first ``stored`` tokens of it."""
+
+    def __init__(self, request, index, tokens, sampler, table=None):
+        self.request, self.index, self.tokens, self.sampler, self.table = (
+            request,
+            index,
+            tokens,
+            sampler,
+            table,
+        )
+        self.ended = False
+
+    def __repr__(self):
+        return f"Sequence({self.name}: {len(self.tokens)} tokens, {self.stored} stored)"
+
+    @property
+    def name(self):
+        return self.request.number if self.request.n == 1 else f"{self.request.number}.{self.index}"
+
+    @property
+    def stored(self):
+        return 0 if self.table is None else self.table.length
+
+    @property
+    def missing(self):
+        """Tokens to compute before the next one is written: 1 where it decodes, more where it prefills."""
+        return len(self.tokens) - self.stored
+
+    @property
+    def written(self):
+        return self.tokens[len(self.request.prompt) :]
+
+    @property
+    def places(self):
+        """How many sequences it will be: all of its request's, until they have been forked from it."""
+        return self.request.n if len(self.request.sequences) == 1 else 1
+
+    def let_go(self):
+        """Give its blocks back."""
+        if self.table is not None:
+            self.table.release()
+            self.table = None
+
+
+class Request:
+    """Made by ``Engine.submit``. ``outputs`` are the tokens written so far, a list for each of n texts.
+
+    ``status``  "waiting", "running", "finished" or "cancelled"
+    ``why``     of each text that has ended: "length", "stop" or "cancelled"
+    """
+
+    def __init__(self, prompt, max_new_tokens, samplers, stop, step):
+        self.number = next(_numbers)
+        self.prompt, self.max_new_tokens, self.stop, self.n = prompt, max_new_tokens, stop, len(samplers)
+        self.samplers = samplers
+        self.sequences = [Sequence(self, 0, list(prompt), samplers[0])]
+        self.outputs, self.why = [[] for _ in samplers], [None] * self.n
+        self.status, self.preempted = "waiting", 0
+        self.steps = {"submitted": step}  # step numbers, beside times in seconds
+        self.times = {"submitted": time.perf_counter()}
+
+    def __repr__(self):
+        return f"Request({self.number}, {self.status}: {len(self.prompt)} tokens, {self.outputs})"
+
+    @property
+    def done(self):
+        return self.status in ("finished", "cancelled")
+
+    @property
+    def ttft(self):
+        """Seconds from the submission to the first token, None before it."""
+        return self._between("submitted", "first token")
+
+    @property
+    def tpot(self):
+        """Seconds for each further token of the longest text, None before the end."""
+        more = max(map(len, self.outputs)) - 1
+        seconds = self._between("first token", "ended")
+        return seconds / more if seconds is not None and more > 0 else None
+
+    def note(self, what, step):
+        """The first time that something happens to it."""
+        if what not in self.steps:
+            self.steps[what], self.times[what] = step, time.perf_counter()
+
+    def _between(self, first, last):
+        return self.times[last] - self.times[first] if last in self.times else None
