@@ -66,7 +66,8 @@ BREAK = {
         "import kvlab\n"
         "_weights = kvlab.load('tiny-mha')[0].state_dict()\n"
         "train.initialise = lambda model, seed: model.load_state_dict(_weights)",
-        "rotations are in the way": "import kvlab.model.rope as rope\nrope.rotate = lambda x, cos, sin: x",
+        "rotations are in the way": "import kvlab.model.decoder, kvlab.model.rope as rope\n"
+        "rope.rotate = lambda x, cos, sin: x",
         "naive is absorbed": "import kvlab.model.latent as latent\n_sound = latent.per_head\n"
         "latent.per_head = lambda x, weights: 1.001 * _sound(x, weights)",
         "expanding pays in prefill": "import kvlab.memory.layers as layers\n"
