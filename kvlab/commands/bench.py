@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import os
 
 from kvlab.commands import CommandError, setup
 
@@ -21,7 +22,9 @@ def main(argv):
         raise CommandError(f"there is no benchmark {unknown[0]!r}; known: {', '.join(NAMES)}", status=2)
     environment = setup.ready()
     if not environment.is_current:
-        return environment.rerun("bench", argv)
+        # Nothing else should run meanwhile, so threads may spin between two operations: they wake sooner.
+        waiting = os.environ.get("OMP_WAIT_POLICY", "ACTIVE")
+        return environment.rerun("bench", argv, OMP_WAIT_POLICY=waiting)
     from kvlab.benchmarks import BENCHMARKS
     from kvlab.viz import Table
 

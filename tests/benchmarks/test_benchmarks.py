@@ -83,6 +83,25 @@ def test_the_command_prints_tables_or_json(capsys, monkeypatch):
     assert measured["decode"][0].keys() == {"what", "value", "unit", "conditions"}
 
 
+@pytest.mark.parametrize(("mine", "given"), [(None, "ACTIVE"), ("PASSIVE", "PASSIVE")])
+def test_in_the_environment_threads_may_spin_unless_the_reader_says_otherwise(monkeypatch, mine, given):
+    calls = []
+
+    class Elsewhere:
+        is_current = False
+
+        def rerun(self, *arguments, **variables):
+            calls.append((arguments, variables))
+            return 7
+
+    monkeypatch.setattr(bench.setup, "ready", Elsewhere)
+    monkeypatch.delenv("OMP_WAIT_POLICY", raising=False)
+    if mine:
+        monkeypatch.setenv("OMP_WAIT_POLICY", mine)
+    assert run(["bench", "pool"]) == 7
+    assert calls == [(("bench", ["pool"]), {"OMP_WAIT_POLICY": given})]
+
+
 def test_an_unknown_name_is_refused(capsys):
     assert run(["bench", "speed"]) == 2
     assert "there is no benchmark 'speed'; known: pool, decode" in capsys.readouterr().err
