@@ -42,7 +42,7 @@ def engine():
     try:
         import transformers
     except ImportError:
-        return [*rows, ("transformers", "0", "not installed: pip install transformers==5.24.0", what)]
+        return [*rows, ("transformers", "", "not installed: pip install transformers==5.24.0", what)]
     transformers.utils.logging.set_verbosity_error()
     peer = _peer(transformers, model)
     padded, other = _timed(lambda: _padded(peer, requests))

@@ -11,7 +11,9 @@ import kvlab
 from kvlab.caches import GrowingCache
 from kvlab.memory import ModelSpec, kv_bytes, read_bytes
 from kvlab.model.config import LatentSizes
+from kvlab.model.load import WEIGHTS
 from kvlab.training.publish import hf_config
+from kvlab.training.variants import VARIANTS
 from tests.models import ABSORBED, NAIVE, SMALL, random_ids, random_model
 
 size = st.integers(1, 9)
@@ -92,3 +94,13 @@ WRONG = {
 def test_the_comparison_notices(mistake):
     assert agrees(ABSORBED, ModelSpec.from_config(hf_config(ABSORBED)))
     assert not agrees(ABSORBED, WRONG[mistake])
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_a_decode_step_of_each_shipped_model_reads_what_the_calculator_says(name):
+    model, spec = kvlab.load(name)[0], ModelSpec.from_config(WEIGHTS / name)
+    cache = GrowingCache(model.config)
+    model(random_ids(9), cache)
+    with kvlab.Ledger() as step:
+        model(random_ids(1), cache)
+    assert step.kv_read == read_bytes(spec, 10, dtype="fp32") == 10 * kv_bytes(spec, 1, dtype="fp32")
