@@ -11,8 +11,9 @@ from kvlab.caches import PagedStep, Pages
 from kvlab.caches.base import CacheOverflow
 from kvlab.engine.request import Request, Sequence
 from kvlab.engine.scheduler import Scheduler
+from kvlab.engine.stopping import Stop
 from kvlab.engine.trace import Step, Trace
-from kvlab.generation.arguments import checked_prompt, stop_ids, whole
+from kvlab.generation.arguments import checked_prompt, whole
 from kvlab.generation.sampling import Sampler
 
 
@@ -21,16 +22,26 @@ class Engine:
 
     num_blocks, block_size: of the pool. max_batch_tokens: new tokens of one step, all requests together; it
     bounds how long a step takes, and how many texts can be written at a time. spare_blocks: free blocks that
-    are left for each running text when another one is admitted.
+    are left for each running text when another one is admitted. tokenizer: for texts and stop strings.
     """
 
-    def __init__(self, model, num_blocks, block_size=16, max_batch_tokens=512, spare_blocks=1):
-        self.model = model
+    def __init__(
+        self, model, num_blocks, block_size=16, max_batch_tokens=512, spare_blocks=1, tokenizer=None
+    ):
+        self.model, self.tokenizer = model, tokenizer
         self.pages = Pages(model.config, num_blocks, block_size)
         max_batch_tokens = whole("max_batch_tokens", max_batch_tokens, at_least=1)
         spare_blocks = whole("spare_blocks", spare_blocks, at_least=0)
         self.scheduler = Scheduler(self.pages.pool, max_batch_tokens, spare_blocks)
-        self.trace, self.requests = Trace(), []
+        self.trace, self.requests = Trace(num_blocks, block_size, max_batch_tokens), []
+        self._made, self._record, self._free = self.clock(), Step(0), num_blocks
+
+    clock = staticmethod(time.perf_counter)
+
+    @property
+    def now(self):
+        """Seconds since the engine was made."""
+        return self.clock() - self._made
 
     @property
     def pool(self):
@@ -52,9 +63,11 @@ class Engine:
         top_p=None,
         seed=None,
         stop=(),
+        stop_strings=(),
     ):
         """Queue a request -> :class:`Request`. Text number i of its n draws with ``seed + i``.
 
+        stop_strings: one or several; a text ends when it contains one, and ``texts`` has what is before it.
         The other arguments are those of :func:`~kvlab.generate`. Raises ValueError or TypeError for what is
         wrong with them, and for a text that is longer than the model or the pool; nothing is queued then.
         """
@@ -64,10 +77,13 @@ class Engine:
         self._check_fits(len(prompt), max_new_tokens, n)
         seeds = [None if seed is None else whole("seed", seed, at_least=0) + i for i in range(n)]
         samplers = [Sampler(temperature, top_k, top_p, each) for each in seeds]
-        stop = stop_ids(stop, self.model.config.vocab_size)
-        request = Request(prompt, max_new_tokens, samplers, stop, len(self.trace))
+        stop = Stop(stop, stop_strings, self.model.config.vocab_size, self.tokenizer)
+        request = Request(len(self.requests), prompt, max_new_tokens, samplers, stop)
+        first = request.sequences[0]
+        request.note("submitted", len(self.trace), self.now)
+        self._record.submitted.append([first.name, len(prompt), max_new_tokens, n])
         self.requests.append(request)
-        self.scheduler.waiting.append(request.sequences[0])
+        self.scheduler.waiting.append(first)
         return request
 
     def cancel(self, request):
@@ -81,9 +97,10 @@ class Engine:
             raise ValueError(f"request {request.number} has ended already: it is {request.status}")
         for sequence in request.sequences:
             if not sequence.ended:
-                self._end(sequence, "cancelled")
+                self._end(sequence, "cancelled", self._record)
         request.why = [why or "cancelled" for why in request.why]
         request.status = "cancelled"
+        request.note("ended", len(self.trace), self.now)
 
     def run(self):
         """Steps until everybody is done -> the trace."""
@@ -94,30 +111,48 @@ class Engine:
     def stream(self, request, index=0):
         """The tokens of one of its texts as they are written: an iterator that makes the engine's steps."""
         given = 0
-        while True:
+        for _ in self._until_ended(request, index):
             yield from request.outputs[index][given:]
             given = len(request.outputs[index])
-            if request.why[index]:
-                return
-            self.step()
+
+    def stream_text(self, request, index=0):
+        """Its text as it is written, in pieces: never half a character, or what may become a stop string."""
+        given = 0
+        for _ in self._until_ended(request, index):
+            tokens = request.outputs[index]
+            text = request.texts[index] if request.why[index] else request.stop.sure(tokens)
+            if len(text) > given:
+                yield text[given:]
+            given = max(given, len(text))
 
     def step(self):
-        """One step for everybody -> its :class:`Step`; an empty one where there is nothing to do."""
-        start, record = time.perf_counter(), Step(len(self.trace))
-        steps, admitted, preempted = self.scheduler.plan()
-        record.admitted = [each.name for each in admitted]
-        record.preempted = [each.name for each in preempted]
-        for each in preempted:
+        """One step for everybody -> its :class:`Step`; an empty one where there is nothing to do.
+
+        Where the model fails, or is interrupted, nobody's text is lost: the step can be made again.
+        """
+        record = self._record
+        record.began = self.now
+        plan = self.scheduler.plan()
+        record.admitted += [each.name for each in plan.admitted]
+        record.preempted += [[each.name, stored] for each, stored in plan.preempted]
+        record.short, record.because = record.short or plan.short, plan.because
+        for each, _ in plan.preempted:
             each.request.preempted += 1
             each.request.status = "waiting"
-        for each, n in steps:
-            each.request.status = "running"
-            record.ran.append([each.name, n, "decode" if each.missing == 1 else "prefill"])
-        if steps:
-            self._compute(steps, record)
-        record.waiting = [each.name for each in self.scheduler.waiting]
-        record.free, record.seconds = self.pool.num_free, time.perf_counter() - start
+        for each in plan.admitted:
+            each.request.note("admitted", record.number, self.now)
+        record.ran = [[each.name, n, "decode" if each.missing == 1 else "prefill"] for each, n in plan.steps]
+        if plan.steps:
+            try:
+                self._compute(plan.steps, record)
+            except BaseException:
+                self.scheduler.step_back()
+                raise
+        record.freed = record.taken + self.pool.num_free - self._free
+        record.waiting = len(self.scheduler.waiting)
+        record.seconds = self.now - record.began
         self.trace.steps.append(record)
+        self._record, self._free = Step(len(self.trace)), self.pool.num_free
         return record
 
     def check(self):
@@ -133,20 +168,26 @@ class Engine:
         if sum(each.places for each in running) > self.scheduler.max_batch_tokens:
             raise AssertionError("more texts run than one step can serve")
 
-    @torch.no_grad()
     def _compute(self, steps, record):
-        view = PagedStep(self.pages, [each.table for each, _ in steps], [n for _, n in steps])
-        ids = [token for each, n in steps for token in each.tokens[each.stored : each.stored + n]]
-        ends, complete, end = [], [], -1
-        for each, n in steps:
-            end += n
-            if each.missing == n:
-                ends.append(end)
-                complete.append(each)
-        logits = self.model(torch.tensor(ids, device=self.model.device), view, rows=ends)  # [complete, vocab]
+        complete, free = [each for each, n in steps if each.missing == n], self.pool.num_free
+        for each, _ in steps:
+            each.request.status = "running"
+        logits = self._logits(steps)  # [complete, vocab]
+        record.taken += free - self.pool.num_free
+        record.held = self.pool.num_held
         for each, row in zip(complete, logits, strict=True):
             for sequence in self._forked(each, record):
                 self._write(sequence, row, record)
+
+    @torch.no_grad()
+    def _logits(self, steps):
+        """Store all new tokens -> logits after those that make a text complete."""
+        ids, ends = [], []
+        for each, n in steps:
+            ids += each.tokens[each.stored : each.stored + n]
+            ends += [len(ids) - 1] * (each.missing == n)
+        view = PagedStep(self.pages, [each.table for each, _ in steps], [n for _, n in steps])
+        return self.model(torch.tensor(ids, device=self.model.device), view, rows=ends)
 
     def _forked(self, sequence, record):
         """The sequence, and where it is a prompt of which n texts are to be written, its forks."""
@@ -162,25 +203,36 @@ class Engine:
         return request.sequences
 
     def _write(self, sequence, logits, record):
-        request = sequence.request
+        request, written = sequence.request, sequence.request.outputs[sequence.index]
         token = sequence.sampler.pick(logits)
-        request.note("first token", record.number)
-        if token not in request.stop:
-            sequence.tokens.append(token)
-            request.outputs[sequence.index].append(token)
-        why = "stop" if token in request.stop else None
-        if len(request.outputs[sequence.index]) == request.max_new_tokens:
-            why = why or "length"
-        if why:
-            self._end(sequence, why)
-            record.ended.append([sequence.name, why])
-            if all(request.why):
-                request.status = "finished"
-                request.note("ended", record.number)
+        request.note("first token", record.number, self.now)
+        if token in request.stop.ids:
+            self._end(sequence, "stop", record)
+            return
+        sequence.tokens.append(token)
+        written.append(token)
+        if request.stop.ends(written):
+            self._end(sequence, "stop", record)
+        elif len(written) == request.max_new_tokens:
+            self._end(sequence, "length", record)
 
-    def _end(self, sequence, why):
-        sequence.ended, sequence.request.why[sequence.index] = True, why
+    def _end(self, sequence, why, record):
+        request = sequence.request
+        sequence.ended, request.why[sequence.index] = True, why
         self.scheduler.remove(sequence)
+        record.ended.append([sequence.name, why])
+        if all(request.why):
+            request.status = "finished"
+            request.note("ended", record.number, self.now)
+
+    def _until_ended(self, request, index):
+        """Steps until this text has ended; a moment before each, and one after the last."""
+        while True:
+            ended = request.why[index]
+            yield
+            if ended:
+                return
+            self.step()
 
     def _check_fits(self, prompt, max_new_tokens, n):
         """The last new token is never fed back, so it needs neither a position nor a slot."""

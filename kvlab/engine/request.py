@@ -1,22 +1,12 @@
 """What somebody asked for, and the texts that are being written for it."""
 
-import time
-from itertools import count
-
-_numbers = count()
-
 
 class Sequence:
     """One text: the prompt and what has been written; the table holds the first ``stored`` tokens of it."""
 
     def __init__(self, request, index, tokens, sampler, table=None):
-        self.request, self.index, self.tokens, self.sampler, self.table = (
-            request,
-            index,
-            tokens,
-            sampler,
-            table,
-        )
+        self.request, self.index, self.tokens = request, index, tokens
+        self.sampler, self.table = sampler, table
         self.ended = False
 
     def __repr__(self):
@@ -36,10 +26,6 @@ class Sequence:
         return len(self.tokens) - self.stored
 
     @property
-    def written(self):
-        return self.tokens[len(self.request.prompt) :]
-
-    @property
     def places(self):
         """How many sequences it will be: all of its request's, until they have been forked from it."""
         return self.request.n if len(self.request.sequences) == 1 else 1
@@ -56,17 +42,18 @@ class Request:
 
     ``status``  "waiting", "running", "finished" or "cancelled"
     ``why``     of each text that has ended: "length", "stop" or "cancelled"
+    ``steps``   the numbers of the steps, and ``times`` the seconds since the engine was made, at which it was
+                "submitted", "admitted" for the first time, had its "first token", and "ended"
     """
 
-    def __init__(self, prompt, max_new_tokens, samplers, stop, step):
-        self.number = next(_numbers)
+    def __init__(self, number, prompt, max_new_tokens, samplers, stop):
+        self.number = number
         self.prompt, self.max_new_tokens, self.stop, self.n = prompt, max_new_tokens, stop, len(samplers)
         self.samplers = samplers
         self.sequences = [Sequence(self, 0, list(prompt), samplers[0])]
         self.outputs, self.why = [[] for _ in samplers], [None] * self.n
         self.status, self.preempted = "waiting", 0
-        self.steps = {"submitted": step}  # step numbers, beside times in seconds
-        self.times = {"submitted": time.perf_counter()}
+        self.steps, self.times = {}, {}
 
     def __repr__(self):
         return f"Request({self.number}, {self.status}: {len(self.prompt)} tokens, {self.outputs})"
@@ -74,6 +61,19 @@ class Request:
     @property
     def done(self):
         return self.status in ("finished", "cancelled")
+
+    @property
+    def texts(self):
+        """What has been written, decoded, up to where a stop string begins -> list of str.
+
+        Raises ValueError where the engine has no tokenizer.
+        """
+        return [self.stop.cut(tokens) for tokens in self.outputs]
+
+    @property
+    def queueing(self):
+        """Seconds from the submission until it was first admitted, None before."""
+        return self._between("submitted", "admitted")
 
     @property
     def ttft(self):
@@ -87,10 +87,15 @@ class Request:
         seconds = self._between("first token", "ended")
         return seconds / more if seconds is not None and more > 0 else None
 
-    def note(self, what, step):
+    @property
+    def latency(self):
+        """Seconds from the submission to the end, None before."""
+        return self._between("submitted", "ended")
+
+    def note(self, what, step, seconds):
         """The first time that something happens to it."""
         if what not in self.steps:
-            self.steps[what], self.times[what] = step, time.perf_counter()
+            self.steps[what], self.times[what] = step, seconds
 
     def _between(self, first, last):
-        return self.times[last] - self.times[first] if last in self.times else None
+        return self.times[last] - self.times[first] if {first, last} <= self.times.keys() else None

@@ -4,9 +4,21 @@
 """
 
 from collections import deque
+from dataclasses import dataclass, field
 
 from kvlab.caches.paged import blocks_needed
 from kvlab.paging import BlockTable
+
+
+@dataclass
+class Plan:
+    """What the next step computes, and who was let in or sent back for it."""
+
+    steps: list  # (sequence, new tokens)
+    admitted: list = field(default_factory=list)
+    preempted: list = field(default_factory=list)  # (sequence, stored tokens given up)
+    short: int = 0  # blocks that were missing before anybody was preempted
+    because: str = ""  # why the first who waits was not admitted: a key of trace.REASONS
 
 
 class Scheduler:
@@ -23,17 +35,20 @@ class Scheduler:
         self.waiting, self.running = deque(), []  # running: in the order in which they came
 
     def plan(self):
-        """-> ([(sequence, new tokens)], [admitted], [preempted])"""
-        preempted = []
-        steps = self._running_steps()
-        while blocks_needed(self.pool, [(each.table, n) for each, n in steps]) > self.pool.num_free:
+        """Form the next step -> :class:`Plan`."""
+        plan = Plan(self._running_steps())
+        while (short := self._needed(plan.steps) - self.pool.num_free) > 0:
+            plan.short = plan.short or short
             last = self.running.pop()
+            plan.preempted.append((last, last.stored))
             last.let_go()
             self.waiting.appendleft(last)
-            preempted.append(last)
-            steps = self._running_steps()
-        admitted = [] if preempted else self._admit(steps)
-        return steps, admitted, preempted
+            plan.steps = self._running_steps()
+        self._admit(plan)
+        return plan
+
+    def _needed(self, steps):
+        return blocks_needed(self.pool, [(each.table, n) for each, n in steps])
 
     def _running_steps(self):
         """Decodes, then chunks, as far as the budget goes."""
@@ -46,26 +61,38 @@ class Scheduler:
                 budget -= steps[-1][1]
         return steps
 
-    def _admit(self, steps):
+    def _admit(self, plan):
         """Let those who wait run, in their order, and add their first chunk to the step."""
-        admitted, budget = [], self.max_batch_tokens - sum(n for _, n in steps)
+        budget = self.max_batch_tokens - sum(n for _, n in plan.steps)
         taken = sum(each.table.needed(each.missing) for each in self.running)
-        while self.waiting and budget:
+        while self.waiting:
             first = self.waiting[0]
             needed = -(-len(first.tokens) // self.pool.block_size)
             spare = self.spare_blocks * len(self.running)
-            if taken + needed + spare > self.pool.num_free:
-                break
-            if sum(each.places for each in self.running) + first.places > self.max_batch_tokens:
-                break  # all who run may decode in one step
-            self.waiting.popleft()
-            first.table = BlockTable(self.pool)
-            self.running.append(first)
-            admitted.append(first)
-            steps.append((first, min(first.missing, budget)))
-            budget -= steps[-1][1]
-            taken += needed
-        return admitted
+            if plan.preempted:
+                plan.because = "preemption"
+            elif sum(each.places for each in self.running) + first.places > self.max_batch_tokens:
+                plan.because = "texts"  # all who run may decode in one step
+            elif taken + needed + spare > self.pool.num_free:
+                plan.because = "blocks"
+            elif not budget:
+                plan.because = "budget"
+            else:
+                self.waiting.popleft()
+                first.table = BlockTable(self.pool)
+                self.running.append(first)
+                plan.admitted.append(first)
+                plan.steps.append((first, min(first.missing, budget)))
+                budget -= plan.steps[-1][1]
+                taken += needed
+                continue
+            break
+
+    def step_back(self):
+        """A step failed part of the way: what was stored without a token written after it, is to be computed
+        again, and room that was made is given back."""
+        for each in self.running:
+            each.table.truncate(min(each.stored, len(each.tokens) - 1))
 
     def remove(self, sequence):
         """Ended or cancelled: out of whichever queue, and its blocks go back."""

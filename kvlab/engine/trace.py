@@ -6,27 +6,54 @@ from dataclasses import asdict, dataclass, field
 
 @dataclass
 class Step:
-    """One step. Sequences are named by their request's number, and "number.index" where it has several."""
+    """One step, and what was asked of the engine since the one before.
+
+    A text's name is its request's number, or "number.index" where the request has several texts.
+    """
 
     number: int
+    submitted: list = field(default_factory=list)  # [name, tokens of the prompt, max_new_tokens, n]
     ran: list = field(default_factory=list)  # [name, new tokens, "decode" or "prefill"]
     admitted: list = field(default_factory=list)
-    preempted: list = field(default_factory=list)
+    preempted: list = field(default_factory=list)  # [name, stored tokens given up]
+    short: int = 0  # blocks that were missing, which is why somebody was preempted
     forked: list = field(default_factory=list)
-    ended: list = field(default_factory=list)  # [name, why]
-    waiting: list = field(default_factory=list)  # after the step
-    free: int = 0  # blocks, after the step
+    ended: list = field(default_factory=list)  # [name, "length", "stop" or "cancelled"]
+    waiting: int = 0  # how many wait, after the step
+    because: str = ""  # why the first of them was not admitted: one of REASONS
+    taken: int = 0  # blocks
+    freed: int = 0
+    held: int = 0  # while it was computed
+    began: float = 0.0  # seconds since the engine was made
     seconds: float = 0.0
+
+    @property
+    def reason(self):
+        """``because``, in words."""
+        return REASONS.get(self.because, "")
 
     @property
     def tokens(self):
         return sum(n for _, n, _ in self.ran)
 
+    def of(self, kind):
+        """New tokens of those that decode, or prefill."""
+        return sum(n for _, n, what in self.ran if what == kind)
+
+
+REASONS = {
+    "blocks": "the pool has no room for its tokens",
+    "budget": "the step has no tokens left",
+    "texts": "as many texts run as a step can serve",
+    "preemption": "somebody has just been preempted",
+}
+
 
 class Trace:
-    """Steps in their order. ``text()`` and ``from_text`` store them as JSON."""
+    """Steps in their order, and the sizes of their engine. ``text`` and ``from_text`` store it as JSON."""
 
-    def __init__(self, steps=()):
+    def __init__(self, num_blocks, block_size, max_batch_tokens, steps=()):
+        self.num_blocks, self.block_size, self.max_batch_tokens = num_blocks, block_size, max_batch_tokens
         self.steps = list(steps)
 
     def __len__(self):
@@ -35,9 +62,39 @@ class Trace:
     def __getitem__(self, number):
         return self.steps[number]
 
+    def __eq__(self, other):
+        return isinstance(other, Trace) and vars(self) == vars(other)
+
     def text(self):
-        return json.dumps([asdict(step) for step in self.steps], separators=(",", ":"))
+        fields = {"steps": [asdict(step) for step in self.steps]}
+        return json.dumps(vars(self) | fields, separators=(",", ":"))
 
     @classmethod
     def from_text(cls, text):
-        return cls(Step(**step) for step in json.loads(text))
+        """Raises ValueError for what ``text`` did not write."""
+        try:
+            fields = json.loads(text)
+            return cls(**fields | {"steps": [Step(**step) for step in fields["steps"]]})
+        except (ValueError, TypeError, KeyError) as error:
+            raise ValueError(f"this is not the text of a trace ({error}): store trace.text()") from error
+
+    def lives(self):
+        """What each text did at each step -> {name: {step number: (what, new tokens)}}.
+
+        what: "decode", "prefill", "waiting", or "paused", where it ran and the budget did not reach it.
+        """
+        lives, waiting, running = {}, [], []
+        for step in self.steps:
+            waiting += [name for name, *_ in step.submitted]
+            gone = [name for name, why in step.ended if why == "cancelled"]
+            preempted = [name for name, _ in step.preempted]
+            running = [name for name in [*running, *step.admitted] if name not in [*gone, *preempted]]
+            waiting = [name for name in [*preempted, *waiting] if name not in [*gone, *step.admitted]]
+            ran = {name: (what, n) for name, n, what in step.ran}
+            for name in running:
+                lives.setdefault(name, {})[step.number] = ran.get(name, ("paused", 0))
+            for name in waiting:
+                lives.setdefault(name, {})[step.number] = ("waiting", 0)
+            ended = [name for name, _ in step.ended]
+            running = [name for name in [*running, *step.forked] if name not in ended]
+        return lives

@@ -112,8 +112,8 @@ def test_times_and_steps_are_noted(model):
     engine = Engine(model, 40, 4, max_batch_tokens=4)
     request = engine.submit(prompt(9), 5)
     engine.run()
-    assert request.steps == {"submitted": 0, "first token": 2, "ended": 6}
-    assert request.ttft > 0 and request.tpot > 0
+    assert request.steps == {"submitted": 0, "admitted": 0, "first token": 2, "ended": 6}
+    assert 0 < request.queueing < request.ttft < request.latency and request.tpot > 0
 
 
 def test_the_trace_is_stored_and_read_again(model):
