@@ -9,6 +9,7 @@ import torch
 
 from kvlab.caches import PagedStep, Pages
 from kvlab.caches.base import CacheOverflow
+from kvlab.engine.metrics import Metrics
 from kvlab.engine.request import Request, Sequence
 from kvlab.engine.scheduler import Scheduler
 from kvlab.engine.stopping import Stop
@@ -37,6 +38,7 @@ class Engine:
         self._made, self._record, self._free = self.clock(), Step(0), num_blocks
 
     clock = staticmethod(time.perf_counter)
+    wait = staticmethod(time.sleep)
 
     @property
     def now(self):
@@ -154,6 +156,10 @@ class Engine:
         self.trace.steps.append(record)
         self._record, self._free = Step(len(self.trace)), self.pool.num_free
         return record
+
+    def metrics(self):
+        """How it has served so far -> :class:`~kvlab.engine.Metrics`."""
+        return Metrics.of(self)
 
     def check(self):
         """Verify every invariant of pool, tables and queues. AssertionError names the broken one."""
