@@ -70,7 +70,7 @@ class Simulation(Engine):
 
     def __init__(self, num_blocks, block_size=16, max_batch_tokens=512, spare_blocks=1, price=each_a_second):
         self.price, self.elapsed = price, 0.0
-        lengths = SimpleNamespace(vocab_size=1, num_layers=0, max_positions=num_blocks * block_size)
+        lengths = SimpleNamespace(vocab_size=1, num_layers=0, max_positions=2**62)
         model = SimpleNamespace(config=lengths)
         super().__init__(model, num_blocks, block_size, max_batch_tokens, spare_blocks)
 
