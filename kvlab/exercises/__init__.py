@@ -12,6 +12,7 @@ from kvlab.exercises import (  # noqa: F401  (to register)
     lesson_08,
     lesson_10,
     lesson_11,
+    lesson_12,
 )
 from kvlab.exercises.checking import check, hint, progress, solution
 from kvlab.exercises.questions import predict, recall, reveal

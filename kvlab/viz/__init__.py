@@ -1,5 +1,6 @@
 """Pictures and tables: state in, a matplotlib figure or an HTML string out. No attention is computed here."""
 
+from kvlab.viz import serving
 from kvlab.viz.anatomy import cache_anatomy
 from kvlab.viz.attention_map import attention_figure, attention_svg, numbered_maps
 from kvlab.viz.blocks import filmstrip, memory_lanes
@@ -26,6 +27,7 @@ __all__ = [
     "layer_strips",
     "memory_lanes",
     "numbered_maps",
+    "serving",
     "step_grid",
     "step_grids",
     "style",

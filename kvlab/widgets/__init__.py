@@ -3,5 +3,7 @@
 from kvlab.widgets.attention import AttentionBrowser
 from kvlab.widgets.blocks import BlockStepper
 from kvlab.widgets.heads import HeadsOverRanks
+from kvlab.widgets.serving import SchedulerTimeline
+from kvlab.widgets.workload import ServingWorkload
 
-__all__ = ["AttentionBrowser", "BlockStepper", "HeadsOverRanks"]
+__all__ = ["AttentionBrowser", "BlockStepper", "HeadsOverRanks", "SchedulerTimeline", "ServingWorkload"]

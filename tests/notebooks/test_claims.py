@@ -16,6 +16,7 @@ from tests.notebooks.make import COMMITTED, load
 ATTENTION = "import kvlab.model.attention as attention\n"
 LAYERS = "import kvlab.memory.layers as layers\n"
 READ_ALIKE = "import kvlab.ledger as ledger\n_sound = ledger.read\nledger.read = lambda nbytes: _sound(1000)"
+SCHEDULER = "import kvlab.engine.scheduler as scheduler\n"
 NO_MASK = ATTENTION + "attention.visible = lambda q, k, window=None: (q[:, None] >= k) | True"
 BREAK = {
     "01_attention_without_weights": {
@@ -89,6 +90,19 @@ BREAK = {
         "paged.PagedCache.release = lambda self: None",
         "a guess is checked": "import kvlab.generation.sampling as sampling\n"
         "sampling.Sampler.pick_or_take = lambda self, logits, proposal: proposal",
+    },
+    "12_continuous_batching": {
+        "seats are filled at once": SCHEDULER + "_sound = scheduler.Scheduler._admit\n"
+        "scheduler.Scheduler._admit = lambda self, plan: None if self.running else _sound(self, plan)",
+        "each text has its own table": "import kvlab.kernels.torch_reference as reference\n"
+        "_sound = reference._slots\n"
+        "reference._slots = lambda tables, *more: _sound(tables.flip(0), *more)",
+        "resumed with what it had written": SCHEDULER + "_sound = scheduler.Scheduler.plan\n"
+        "def plan(self):\n    found = _sound(self)\n"
+        "    for sequence, stored in found.preempted:\n        del sequence.tokens[stored:]\n"
+        "    return found\nscheduler.Scheduler.plan = plan",
+        "the budget is a knob": "import kvlab.engine.simulation as simulation\n"
+        "simulation.Price.__call__ = lambda self, steps: 0.005",
     },
 }
 

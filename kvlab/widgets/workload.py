@@ -1,0 +1,130 @@
+"""A server of one's own: how many come, what they ask for, and what the scheduler may use."""
+
+import html
+
+import ipywidgets as widgets
+
+from kvlab import memory
+from kvlab.engine import Price, Simulation, arrivals, serve
+from kvlab.exercises.questions import labelled
+from kvlab.paging.reservation import lognormal
+from kvlab.viz.memory import side_by_side
+from kvlab.viz.serving import load_sheet
+from kvlab.viz.sheet import heading, together
+from kvlab.viz.show import Shown, Table
+from kvlab.widgets.memory import controls
+
+RATES = (0.5, 1, 2, 5, 10, 15, 20, 25, 30, 40, 50, 75, 100)  # requests a second
+LENGTHS = (8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096)
+BUDGETS = (64, 128, 256, 512, 1024, 2048, 4096, 8192)
+BLOCKS = (128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768)
+SPARE = (0, 1, 2, 4, 8)
+PAGE = 16  # slots of a block
+
+
+class ServingWorkload(Shown):
+    """Sliders over a simulated server: a model on a device, each step as long as the roofline says.
+
+    So many ``requests`` are served. The others are where the sliders begin: requests a second, mean tokens of
+    a prompt and of an answer, the token budget, blocks of 16 in the pool, and spare blocks for each text.
+    """
+
+    def __init__(
+        self,
+        model="Llama-3.1-8B",
+        device="NVIDIA H100 SXM",
+        per_second=20,
+        prompt=512,
+        answer=128,
+        budget=512,
+        num_blocks=1024,
+        spare_blocks=1,
+        requests=40,
+    ):
+        self.price, self.requests = Price(model, device), requests
+        self.asked = (per_second, prompt, answer, budget, num_blocks, spare_blocks)
+        self.first = self.compute(*self.asked)
+
+    def compute(self, per_second, prompt, answer, budget, num_blocks, spare_blocks):
+        """-> the Simulation when all are served. Raises ValueError, in words, where one cannot be."""
+        lengths = lognormal(prompt, answer, self.requests, seed=1)
+        simulation = Simulation(num_blocks, PAGE, budget, spare_blocks, self.price)
+        serve(simulation, [(at, [0] * p, a) for at, p, a in arrivals(lengths, per_second, seed=1)])
+        return simulation
+
+    def about(self):
+        spec, device = self.price.spec.name, self.price.device.name
+        return f"{self.requests} requests to {spec} on {device}, steps by the roofline"
+
+    def table(self, simulation):
+        m = simulation.metrics()
+        spreads = {
+            "waiting to be let in": m.queueing,
+            "time to first token": m.ttft,
+            "time per further token": m.tpot,
+            "from beginning to end": m.latency,
+        }
+        rows = [
+            (name, *(f"{1000 * value:,.1f}" for value in (s.median, s.p90, s.longest)))
+            for name, s in spreads.items()
+            if s is not None
+        ]
+        return Table(["ms", "median", "9 in 10", "longest"], rows, self.about())
+
+    def said(self, simulation):
+        """The other figures, as a sentence."""
+        m = simulation.metrics()
+        preempted = sum(request.preempted for request in simulation.requests)
+        held = memory.size(simulation.pool.num_blocks * memory.kv_bytes(self.price.spec, PAGE))
+        return (
+            f"{m.throughput:,.0f} tokens a second; {m.running:.1f} texts in a step; {m.budget_used:.0%} of "
+            f"the budget and {m.pool_used:.0%} of the pool ({held}) used; {preempted} preemptions, "
+            f"{m.given_up:,} stored tokens given up"
+        )
+
+    def text(self):
+        return f"{self.table(self.first)!r}\n{self.said(self.first)}."
+
+    def html(self):
+        return f"{self.table(self.first)._repr_html_()}<p>{html.escape(self.said(self.first))}.</p>"
+
+    def static_figure(self):
+        """The first settings against the clock -> Picture."""
+        return together([heading(self.about()), load_sheet(self.first.trace)], gap=0).picture()
+
+    def page(self, simulation, stale=""):
+        """Drawing, table and sentence as HTML."""
+        table, said = self.table(simulation)._repr_html_(), html.escape(self.said(simulation))
+        return side_by_side([load_sheet(simulation.trace).svg()], f"{table}<p>{said}.</p>", stale=stale)
+
+    def widget(self):
+        names = (
+            "requests a second",
+            "prompt, mean",
+            "answer, mean",
+            "token budget",
+            "blocks",
+            "spare blocks",
+        )
+        keys = ("kv-rate", "kv-prompt", "kv-answer-tokens", "kv-budget", "kv-blocks", "kv-spare")
+        ranges = (RATES, LENGTHS, LENGTHS, BUDGETS, BLOCKS, SPARE)
+        sliders = [
+            controls.slider({*numbers, value}, value, name, key)
+            for numbers, value, name, key in zip(ranges, self.asked, names, keys, strict=True)
+        ]
+        for each in sliders:
+            each.continuous_update = False
+        shown, good = labelled(widgets.HTML(), "kv-answer"), self.first
+
+        def draw():
+            nonlocal good
+            stale = ""
+            try:
+                good = self.compute(*(each.value for each in sliders))
+            except Exception as error:
+                stale = controls.refused(error)
+            shown.value = self.page(good, stale)
+
+        controls.watch(sliders, draw)
+        box = widgets.VBox([controls.columns(sliders[:3], sliders[3:]), shown])
+        return labelled(box, "kv-serving-workload")
