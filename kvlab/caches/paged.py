@@ -91,7 +91,7 @@ class PagedStep(Cache):
             pages.copy(table.reserve(n))
         self._before = self._state()
         self._slots = torch.tensor([slot for table, n in steps for slot in table.slots(n)])  # [N]
-        self._positions = torch.cat([torch.arange(t.length, t.length + n) for t, n in steps])  # [N]
+        self._positions = torch.tensor([at for t, n in steps for at in range(t.length, t.length + n)])  # [N]
         width = max(len(table.blocks) for table in self.tables)
         rows = [table.blocks + [0] * (width - len(table.blocks)) for table in self.tables]
         contexts = torch.tensor([table.length + n for table, n in steps])

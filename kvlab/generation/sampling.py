@@ -22,10 +22,11 @@ class Sampler:
 
     def pick(self, logits):
         """A token by logits [vocab] -> int."""
-        if logits.max().isnan():
+        largest, token = logits.max(dim=-1)
+        if largest.isnan():
             raise ValueError("the model's logits are not numbers (NaN): are its weights damaged?")
         if self.temperature == 0:
-            return int(logits.argmax())
+            return int(token)
         return self._drawn(sampling_probabilities(logits, self.temperature, self.top_k, self.top_p))
 
     def pick_or_take(self, logits, proposal):

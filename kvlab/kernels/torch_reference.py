@@ -1,11 +1,11 @@
 """Paged attention in PyTorch: the oracle of every kernel, and what runs where there is no GPU.
 
 Pages are gathered a tile at a time, so that what was copied is still in the processor's cache when it is
-multiplied: many short sequences together, or a part of one long sequence. A tile is gathered head by head,
+multiplied: several short sequences together, or a part of a long one. A tile is gathered head by head,
 because products over rows that lie together are the quick ones.
 """
 
-from itertools import groupby
+from itertools import accumulate, groupby
 
 import torch
 
@@ -23,18 +23,14 @@ class Plan:
     """
 
     def __init__(self, tables, contexts, queries, block_size, num_kv_heads, token_bytes, window):
-        self.groups, start, row = [], 0, 0
-        neighbours = groupby(zip(queries, contexts, strict=True), lambda pair: (pair[0], not pair[1]))
-        for (n, empty), same in neighbours:
-            lengths = [length for _, length in same]
-            while lengths:
-                b = _fitting(lengths, token_bytes)
-                if n and not empty:
-                    slots = _slots(tables[start : start + b], lengths[:b], block_size)
-                    tile_tokens = max(1, TILE_BYTES // (b * token_bytes))
-                    sizes = n, num_kv_heads, tile_tokens, window
-                    self.groups.append(Group(slots, lengths[:b], slice(row, row + n * b), *sizes))
-                start, row, lengths = start + b, row + n * b, lengths[b:]
+        self.groups, ends = [], list(accumulate(queries))
+        busy = (b for b, n in enumerate(queries) if n and contexts[b])
+        order = sorted(busy, key=lambda b: (queries[b], contexts[b]))  # the less is padded
+        for n, alike in groupby(order, key=queries.__getitem__):
+            for members in _fitting(list(alike), contexts, token_bytes):
+                rows = [row for b in members for row in range(ends[b] - n, ends[b])]
+                lengths, sizes = [contexts[b] for b in members], (block_size, num_kv_heads, token_bytes)
+                self.groups.append(Group(tables[members], lengths, rows, n, *sizes, window))
 
     def attend(self, q, pages, scale, sink_logits):
         """q [N, Hq, Dk] -> [N, Hq, Dv]; zeros where there is nothing to attend to."""
@@ -44,42 +40,40 @@ class Plan:
         return out
 
 
-def _fitting(lengths, token_bytes):
-    """How many of these sequences, padded to the longest of them, make a tile -> int, at least 1."""
-    longest = 0
-    for b, length in enumerate(lengths):
-        longest = max(longest, length)
-        if b and (b + 1) * longest * token_bytes > TILE_BYTES:
-            return b
-    return len(lengths)
+def _fitting(members, contexts, token_bytes):
+    """Cut sequences, the shortest first, into runs that make a tile, each padded to its longest."""
+    start = 0
+    for end, b in enumerate(members):
+        if end > start and (end + 1 - start) * contexts[b] * token_bytes > TILE_BYTES:
+            yield members[start:end]
+            start = end
+    yield members[start:]
 
 
-def _slots(tables, contexts, block_size):
-    """Where the tokens of some sequences lie -> [b, longest context]; slot 0 beyond a shorter one's end."""
-    t = torch.arange(max(contexts), device=tables.device)
-    inside = t < torch.tensor(contexts, device=tables.device)[:, None]  # [b, T]
-    blocks = tables.long()[:, t // block_size] * inside  # whatever the table says beyond a context
-    return (blocks * block_size + t % block_size) * inside
+def _slots(tables, positions, block_size):
+    """Where the tokens at these positions [b, T] of their sequences lie -> [b, T]."""
+    return tables.long().gather(1, positions // block_size) * block_size + positions % block_size
 
 
 class Group:
-    """Neighbouring sequences with ``n`` new tokens each, padded to the longest context.
+    """Sequences with ``n`` new tokens each. Shorter ones are padded in front, with their own first token over
+    and over: sound numbers, which the mask hides.
 
-    slots [b, T], rows: those of the batch that are this group's queries.
+    tables [b, blocks], rows: those of the batch that are this group's queries.
     """
 
-    def __init__(self, slots, contexts, rows, n, num_kv_heads, tile_tokens, window):
-        self.contexts, self.rows, self.n, self.window = contexts, rows, n, window
-        first = 0 if window is None else max(0, min(contexts) - n + 1 - window)
-        slots = slots[:, first:]
-        positions = torch.arange(first, max(contexts), device=slots.device)  # [T]
-        ends = torch.tensor(contexts, device=slots.device)[:, None]  # [b, 1]
-        seen = visible(ends + torch.arange(-n, 0, device=slots.device), positions, window)  # [b, n, T]
+    def __init__(self, tables, contexts, rows, n, block_size, num_kv_heads, token_bytes, window):
+        self.contexts, self.n, self.window, device = contexts, n, window, tables.device
+        self.rows = torch.tensor(rows, device=device)
+        longest = max(contexts) if window is None else min(max(contexts), window + n - 1)
+        ends = torch.tensor(contexts, device=device)[:, None]  # [b, 1]
+        positions = ends + torch.arange(-longest, 0, device=device)  # [b, T], below 0 in the padding
+        seen = visible(ends + torch.arange(-n, 0, device=device), positions, window)  # [b, n, T]
+        seen &= (positions >= 0)[:, None]
         self.hidden = None if seen.all() else ~seen[:, None, None]  # [b, 1, 1, n, T]
-        self.tiles = [Tile(part, num_kv_heads) for part in slots.split(tile_tokens, dim=1)]
-        for tile, part in zip(self.tiles, positions.split(tile_tokens), strict=True):
-            beyond = part >= ends  # [b, t]
-            tile.beyond = beyond.repeat_interleave(num_kv_heads, 0)[..., None] if beyond.any() else None
+        slots = _slots(tables, positions.clamp(min=0), block_size)
+        self.tile_tokens = max(1, TILE_BYTES // (len(contexts) * token_bytes))
+        self.tiles = [Tile(part, num_kv_heads) for part in slots.split(self.tile_tokens, dim=1)]
 
     def attend(self, q, pages, scale, sink_logits):
         """q [b * n, Hq, Dk] -> [b * n, Hq, Dv]."""
@@ -90,21 +84,15 @@ class Group:
         parts = [torch.bmm(rows, pages.keys(tile).mT) for tile in self.tiles]
         scores = parts[0] if len(parts) == 1 else torch.cat(parts, dim=-1)  # [b * Hkv, G * n, T]
         weights = self._weights(scores.view(*sizes, -1), sink_logits).flatten(2, 3).flatten(0, 1)
-        out = rows.new_zeros(*rows.shape[:2], pages.value_dim)  # [b * Hkv, G * n, Dv]
-        start = 0
-        for tile in self.tiles:
-            values = pages.values(tile)
-            if tile.beyond is not None:  # whatever lies there, even NaN, is no value
-                values.masked_fill_(tile.beyond, 0)  # several sequences are always gathered: our own memory
-            out = torch.baddbmm(out, weights[..., start : start + values.shape[1]], values)
-            start += values.shape[1]
+        parts = zip(weights.split(self.tile_tokens, dim=-1), self.tiles, strict=True)
+        out = sum(torch.bmm(part, pages.values(tile)) for part, tile in parts)  # [b * Hkv, G * n, Dv]
         self._bill(pages, num_heads)
         return out.view(*sizes, -1).permute(0, 3, 1, 2, 4).reshape(b * n, num_heads, -1)
 
     def _weights(self, scores, sink_logits):
         """Scores [b, Hkv, G, n, T] -> weights."""
         if self.hidden is not None:
-            scores = scores.masked_fill(self.hidden, -torch.inf)
+            scores.masked_fill_(self.hidden, -torch.inf)
         if sink_logits is None:
             return scores.softmax(dim=-1)
         sinks = sink_logits.to(scores.dtype).unflatten(0, scores.shape[1:3])[
@@ -123,10 +111,7 @@ class Group:
 
 
 class Tile:
-    """Some tokens: slots [b, t]. Those of one sequence that lie in a row are found without copying.
-
-    ``beyond`` [b * Hkv, t, 1] says which lie beyond their sequence's end, or is None where none does.
-    """
+    """Some tokens: slots [b, t]. Those of one sequence that lie in a row are found without copying."""
 
     def __init__(self, slots, num_kv_heads):
         first, count = int(slots[0, 0]), slots.shape[1]
@@ -135,7 +120,6 @@ class Tile:
         heads = torch.arange(num_kv_heads, device=slots.device)[:, None]
         self.rows = (slots[:, None] * num_kv_heads + heads).flatten()  # [b * Hkv * t], of pages seen as rows
         self.shape = len(slots) * num_kv_heads, count
-        self.beyond = None
 
 
 class Pages:
