@@ -15,6 +15,8 @@ from kvlab.exercises.questions import RECALL, Option, Recall
             ([1, 3, 1, 9], [4], 8),
             ([1, 1, 1], [7], 3),
             ([], [5, 6], 8),
+            ([30, 20, 1], [], 8),
+            ([9], [1], 8),
             ([40, 1], [3], 16),
         )
     ],
@@ -84,6 +86,38 @@ def _(running, waiting, budget):
     return given
 
 
+@plan.mistake("prefills get what is left in order of arrival: not a token each first.")
+def _(running, waiting, budget):
+    given = [1 for _ in running]
+    left = budget - len(running)
+    for place, missing in enumerate(running):
+        more = min(missing - 1, left)
+        given[place] += more
+        left -= more
+    for missing in waiting:
+        given.append(min(missing, left))
+        left -= given[-1]
+    return given
+
+
+@plan.mistake("who waits has not begun: its one token is a prompt, and comes after the prompts that have.")
+def _(running, waiting, budget):
+    given = [int(missing == 1) for missing in [*running, *waiting]]
+    left = budget - sum(given)
+    for place, missing in enumerate([*running, *waiting]):
+        if missing > 1:
+            given[place] = min(missing, left)
+            left -= given[place]
+    return given
+
+
+@plan.mistake("what one prefill has taken of the budget is gone for the next: count down what is left.")
+def _(running, waiting, budget):
+    left = budget - sum(missing == 1 for missing in running)
+    given = [1 if missing == 1 else min(missing, left) for missing in running]
+    return given + [min(missing, left) for missing in waiting]
+
+
 @plan.mistake("who has begun comes before who waits.")
 def _(running, waiting, budget):
     given = [int(missing == 1) for missing in running]
@@ -103,6 +137,7 @@ def _(running, waiting, budget):
     cases=lambda: [
         dict(tokens=tokens, free=free, block_size=4, running=running, spare=spare)
         for tokens, free, running, spare in (
+            (9, 9, [], 1),
             (9, 3, [], 1),
             (9, 2, [], 1),
             (8, 2, [], 0),
@@ -167,6 +202,14 @@ def _(tokens, free, block_size, running, spare):
     return needed <= free
 
 
+@admit.mistake("spare blocks are left for those who run, and none for the newcomer.")
+def _(tokens, free, block_size, running, spare):
+    needed = -(-tokens // block_size) + spare
+    for stored, all_tokens in running:
+        needed += -(-all_tokens // block_size) - -(-stored // block_size) + spare
+    return needed <= free
+
+
 @admit.mistake("exactly enough is enough.")
 def _(tokens, free, block_size, running, spare):
     needed = -(-tokens // block_size)
@@ -227,6 +270,11 @@ def _(per_second, ttft, tpot, answer):
     return ttft + tpot * (answer - 1)
 
 
+@in_flight.mistake("all of the stay is multiplied, and not ttft alone: mind the brackets.")
+def _(per_second, ttft, tpot, answer):
+    return per_second * ttft + tpot * (answer - 1)
+
+
 @in_flight.mistake("the longer they stay, the more are there: multiply.")
 def _(per_second, ttft, tpot, answer):
     return per_second / (ttft + tpot * (answer - 1))
@@ -266,14 +314,10 @@ RECALL["12"] = [
     ),
     Recall(
         "12.budget",
-        "The token budget is made four times as large. What happens?",
+        "The token budget is far above the ridge already, and is made four times as large. What happens?",
         (
-            Option(
-                "First tokens come sooner, the others' tokens less evenly",
-                "Fewer, longer steps.",
-                right=True,
-            ),
-            Option("Everything gets faster", "A longer step delays everybody in it."),
+            Option("First tokens come four times as soon", "A step that is full of arithmetic gets longer."),
+            Option("Longer steps: those who decode meanwhile stutter", "And little is gained.", right=True),
             Option("More requests fit into memory", "The pool decides that, not the budget."),
         ),
     ),
@@ -284,7 +328,7 @@ RECALL["12"] = [
             Option("Its 200 tokens: it writes its answer again", "Tokens are a few bytes; they are kept."),
             Option("Its place: it goes to the end of the queue", "It waits in front."),
             Option(
-                "Its keys and values: they are computed again, in one prefill",
+                "Its keys and values: they are computed again",
                 "Time is lost, and nothing else.",
                 right=True,
             ),

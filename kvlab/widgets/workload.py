@@ -14,7 +14,7 @@ from kvlab.viz.sheet import heading, together
 from kvlab.viz.show import Shown, Table
 from kvlab.widgets.memory import controls
 
-RATES = (0.5, 1, 2, 5, 10, 15, 20, 25, 30, 40, 50, 75, 100)  # requests a second
+RATES = (0.5, 1, 2, 5, 10, 15, 20, 25, 30, 40, 50, 75, 100, 200, 400)  # requests a second
 LENGTHS = (8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096)
 BUDGETS = (64, 128, 256, 512, 1024, 2048, 4096, 8192)
 BLOCKS = (128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768)
@@ -39,7 +39,7 @@ class ServingWorkload(Shown):
         budget=512,
         num_blocks=1024,
         spare_blocks=1,
-        requests=40,
+        requests=80,
     ):
         self.price, self.requests = Price(model, device), requests
         self.asked = (per_second, prompt, answer, budget, num_blocks, spare_blocks)
@@ -48,6 +48,12 @@ class ServingWorkload(Shown):
     def compute(self, per_second, prompt, answer, budget, num_blocks, spare_blocks):
         """-> the Simulation when all are served. Raises ValueError, in words, where one cannot be."""
         lengths = lognormal(prompt, answer, self.requests, seed=1)
+        longest, slots = max(p + a - 1 for p, a in lengths), num_blocks * PAGE
+        if longest > slots:
+            raise ValueError(
+                f"the longest of these {self.requests} texts comes to hold {longest:,} tokens, and the pool "
+                f"has {slots:,} slots: take more blocks, or shorter prompts and answers"
+            )
         simulation = Simulation(num_blocks, PAGE, budget, spare_blocks, self.price)
         serve(simulation, [(at, [0] * p, a) for at, p, a in arrivals(lengths, per_second, seed=1)])
         return simulation
@@ -78,7 +84,7 @@ class ServingWorkload(Shown):
         held = memory.size(simulation.pool.num_blocks * memory.kv_bytes(self.price.spec, PAGE))
         return (
             f"{m.throughput:,.0f} tokens a second; {m.running:.1f} texts in a step; {m.budget_used:.0%} of "
-            f"the budget and {m.pool_used:.0%} of the pool ({held}) used; {preempted} preemptions, "
+            f"the budget and {m.pool_used:.0%} of a pool of {held} used; {preempted} preemptions, "
             f"{m.given_up:,} stored tokens given up"
         )
 

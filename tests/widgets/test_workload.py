@@ -39,7 +39,7 @@ def test_each_slider_serves_again(key, value, asked):
     figures = [m.ttft.median, m.ttft.p90, m.ttft.longest]
     assert "time to first token " + " ".join(f"{1000 * each:,.1f}" for each in figures) in page
     assert f"{m.throughput:,.0f} tokens a second; {m.running:.1f} texts in a step" in page
-    assert f"{m.pool_used:.0%} of the pool" in page and before != page or asked == {"spare": 0}
+    assert f"{m.pool_used:.0%} of a pool of" in page and before != page or asked == {"spare": 0}
 
 
 def test_a_reserve_that_matters_is_seen():
@@ -58,13 +58,15 @@ def test_a_text_that_no_pool_holds_is_refused_and_the_last_answer_stays():
     before = words(field(widget, "kv-answer").value)
     field(widget, "kv-prompt").value = 4096
     page = words(field(widget, "kv-answer").value)
-    assert "slots, but the pool has 2048" in page and shown.said(shown.first) in page
+    assert (
+        "tokens, and the pool has 2,048 slots: take more blocks" in page and shown.said(shown.first) in page
+    )
     field(widget, "kv-prompt").value = 64
     assert words(field(widget, "kv-answer").value) == before
 
 
 def test_what_cannot_be_served_at_the_start_fails_there():
-    with pytest.raises(ValueError, match="slots, but the pool has 32"):
+    with pytest.raises(ValueError, match="and the pool has 32 slots"):
         ServingWorkload(num_blocks=2)
     with pytest.raises(ValueError, match="no-such"):
         ServingWorkload(model="no-such-model")
