@@ -72,7 +72,7 @@ class BlockStepper(Shown):
             }
         buttons = {}
         for key, (sign, words, way) in ways.items():
-            made = widgets.Button(description=sign, tooltip=words, layout={"width": "72px"})
+            made = widgets.Button(description=sign, tooltip=words, layout={"width": "80px"})
             made.on_click(lambda _, way=way: setattr(event, "value", way(event.value)))
             buttons[key] = labelled(made, key)
 

@@ -30,7 +30,7 @@ class SchedulerTimeline(Shown):
     def __init__(self, trace, at=0, names=None):
         self.trace, self.at, self.names = trace, at, names
         self.events, self.last = events(trace), len(trace) - 1
-        step_sheet(trace, at)  # a step that is none fails here
+        self.tallest = step_sheet(trace, at).height  # a step that is none fails here
 
     def table(self):
         """The steps in which something happened."""
@@ -43,7 +43,10 @@ class SchedulerTimeline(Shown):
             rows.append([number, *numbers, "; ".join(what)])
         engine = f"{many(self.trace.num_blocks, 'block')} of {many(self.trace.block_size, 'slot')}"
         about = f"a budget of {many(self.trace.max_batch_tokens, 'token')} a step"
-        return Table(columns, rows, f"{many(self.last + 1, 'step')} of an engine with {engine} and {about}")
+        caption = (
+            f"{many(self.last + 1, 'step')} of an engine with {engine} and {about}: where something happened"
+        )
+        return Table(columns, rows, caption)
 
     def text(self):
         return repr(self.table())
@@ -58,7 +61,9 @@ class SchedulerTimeline(Shown):
     def page(self, number):
         """The drawing at a step, as HTML."""
         overview = [timeline_sheet(self.trace, number, names=self.names), batches_sheet(self.trace, number)]
-        return side_by_side([together([*overview, step_sheet(self.trace, number, self.names)]).svg()])
+        step = step_sheet(self.trace, number, self.names)
+        self.tallest = step.height = max(self.tallest, step.height)  # what is below does not jump
+        return side_by_side([together([*overview, step]).svg()])
 
     def widget(self):
         step = widgets.IntSlider(
@@ -77,7 +82,7 @@ class SchedulerTimeline(Shown):
         }
         buttons = {}
         for key, (sign, words, way) in ways.items():
-            made = widgets.Button(description=sign, tooltip=words, layout={"width": "72px"})
+            made = widgets.Button(description=sign, tooltip=words, layout={"width": "80px"})
             made.on_click(lambda _, way=way: setattr(step, "value", way(step.value)))
             buttons[key] = labelled(made, key)
 

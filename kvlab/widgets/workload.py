@@ -15,9 +15,10 @@ from kvlab.viz.show import Shown, Table
 from kvlab.widgets.memory import controls
 
 RATES = (0.5, 1, 2, 5, 10, 15, 20, 25, 30, 40, 50, 75, 100, 200, 400)  # requests a second
-LENGTHS = (8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096)
+PROMPTS = (8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096)
+ANSWERS = (8, 16, 32, 64, 128, 256, 512)  # longer ones would keep a reader waiting
 BUDGETS = (64, 128, 256, 512, 1024, 2048, 4096, 8192)
-BLOCKS = (128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768)
+BLOCKS = (256, 512, 1024, 2048, 4096, 8192, 16384, 32768)
 SPARE = (0, 1, 2, 4, 8)
 PAGE = 16  # slots of a block
 
@@ -39,7 +40,7 @@ class ServingWorkload(Shown):
         budget=512,
         num_blocks=1024,
         spare_blocks=1,
-        requests=80,
+        requests=60,
     ):
         self.price, self.requests = Price(model, device), requests
         self.asked = (per_second, prompt, answer, budget, num_blocks, spare_blocks)
@@ -75,37 +76,44 @@ class ServingWorkload(Shown):
             for name, s in spreads.items()
             if s is not None
         ]
-        return Table(["ms", "median", "9 in 10", "longest"], rows, self.about())
+        return Table(["ms", "median", "9 in 10", "longest"], rows)
 
     def said(self, simulation):
-        """The other figures, as a sentence."""
+        """The other figures, as two sentences."""
         m = simulation.metrics()
         preempted = sum(request.preempted for request in simulation.requests)
         held = memory.size(simulation.pool.num_blocks * memory.kv_bytes(self.price.spec, PAGE))
         return (
-            f"{m.throughput:,.0f} tokens a second; {m.running:.1f} texts in a step; {m.budget_used:.0%} of "
+            f"{m.throughput:,.0f} tokens a second, {m.running:.1f} texts in a step. {m.budget_used:.1%} of "
             f"the budget and {m.pool_used:.0%} of a pool of {held} used; {preempted} preemptions, "
             f"{m.given_up:,} stored tokens given up"
         )
 
     def text(self):
-        return f"{self.table(self.first)!r}\n{self.said(self.first)}."
+        return f"{self.about()}\n{self.table(self.first)!r}\n{self.said(self.first)}."
 
     def html(self):
-        return f"{self.table(self.first)._repr_html_()}<p>{html.escape(self.said(self.first))}.</p>"
+        return f"<p>{html.escape(self.about())}</p>{self.below(self.first)}"
+
+    def below(self, simulation):
+        """Table and sentences, as HTML."""
+        said = html.escape(self.said(simulation)).replace(". ", ".<br>", 1)
+        return f"{self.table(simulation)._repr_html_()}<p>{said}.</p>"
+
+    def sheet(self, simulation):
+        return together([heading(self.about()), load_sheet(simulation.trace)], gap=0)
 
     def static_figure(self):
         """The first settings against the clock -> Picture."""
-        return together([heading(self.about()), load_sheet(self.first.trace)], gap=0).picture()
+        return self.sheet(self.first).picture()
 
     def page(self, simulation, stale=""):
-        """Drawing, table and sentence as HTML."""
-        table, said = self.table(simulation)._repr_html_(), html.escape(self.said(simulation))
-        return side_by_side([load_sheet(simulation.trace).svg()], f"{table}<p>{said}.</p>", stale=stale)
+        """Drawing, table and sentences as HTML."""
+        return side_by_side([self.sheet(simulation).svg()], self.below(simulation), stale=stale)
 
     def widget(self):
         names = (
-            "requests a second",
+            "requests / s",
             "prompt, mean",
             "answer, mean",
             "token budget",
@@ -113,7 +121,7 @@ class ServingWorkload(Shown):
             "spare blocks",
         )
         keys = ("kv-rate", "kv-prompt", "kv-answer-tokens", "kv-budget", "kv-blocks", "kv-spare")
-        ranges = (RATES, LENGTHS, LENGTHS, BUDGETS, BLOCKS, SPARE)
+        ranges = (RATES, PROMPTS, ANSWERS, BUDGETS, BLOCKS, SPARE)
         sliders = [
             controls.slider({*numbers, value}, value, name, key)
             for numbers, value, name, key in zip(ranges, self.asked, names, keys, strict=True)
@@ -121,16 +129,17 @@ class ServingWorkload(Shown):
         for each in sliders:
             each.continuous_update = False
         shown, good = labelled(widgets.HTML(), "kv-answer"), self.first
+        busy = widgets.HTML(layout={"height": "22px"})
 
         def draw():
             nonlocal good
-            stale = ""
+            stale, busy.value = "", "computing …"
             try:
                 good = self.compute(*(each.value for each in sliders))
             except Exception as error:
                 stale = controls.refused(error)
-            shown.value = self.page(good, stale)
+            shown.value, busy.value = self.page(good, stale), ""
 
         controls.watch(sliders, draw)
-        box = widgets.VBox([controls.columns(sliders[:3], sliders[3:]), shown])
+        box = widgets.VBox([controls.columns(sliders[:3], sliders[3:]), busy, shown])
         return labelled(box, "kv-serving-workload")

@@ -1,10 +1,11 @@
-"""Widgets of lessons 07 and 10 in JupyterLab: a slider or button that is moved changes the picture below."""
+"""Widgets of lessons 07, 10 and 12 in JupyterLab: a slider or button that is moved changes the picture."""
 
 import pytest
 
 from kvlab.viz.blocks import stops
 from kvlab.viz.blocks.words import described
-from kvlab.widgets import HeadsOverRanks
+from kvlab.viz.serving import events, load_sheet, step_sheet
+from kvlab.widgets import HeadsOverRanks, ServingWorkload
 from tests.browser.jupyter import Lab, Server
 from tests.notebooks.make import code, notebook, save
 
@@ -22,14 +23,24 @@ b = a.fork()
 log.mark("A ends")
 a.release()
 """.strip()
+SERVED = """
+from kvlab.engine import Simulation
+from kvlab.widgets import SchedulerTimeline, ServingWorkload
+simulation = Simulation(num_blocks=8, block_size=4, max_batch_tokens=8, spare_blocks=0)
+for prompt, answer in ((9, 6), (5, 14), (10, 3)):
+    simulation.submit([0] * prompt, answer)
+simulation.run()
+""".strip()
+FEW = {"requests": 12, "per_second": 20, "prompt": 64, "answer": 16, "num_blocks": 128}
+WORKLOAD = f"ServingWorkload(**{FEW})"
 
 
 @pytest.fixture
 def small(tmp_path):
     folder = tmp_path / "small"
     folder.mkdir()
-    cells = [code(source, count=None) for source in (HEADS, POOL, "BlockStepper(log)")]
-    save(notebook(*cells), folder / "01_widgets.ipynb")
+    sources = (HEADS, POOL, "BlockStepper(log)", SERVED, "SchedulerTimeline(simulation.trace)", WORKLOAD)
+    save(notebook(*(code(source, count=None) for source in sources)), folder / "01_widgets.ipynb")
     return folder
 
 
@@ -42,6 +53,8 @@ def test_what_is_moved_changes_the_picture(browser, small, tmp_path):
         assert lab.errors() == []
         heads_are_copied_to_more_ranks(lab)
         events_are_stepped_through(lab)
+        steps_of_an_engine_are_stepped_through(lab)
+        a_workload_is_served_again(lab)
         context.close()
 
 
@@ -102,3 +115,51 @@ def stands(lab, log, number):
         timeout=10_000,
     )
     assert lab.find(".kv-event .widget-readout").inner_text() == str(number)
+
+
+def steps_of_an_engine_are_stepped_through(lab):
+    """The slider goes one step on, the buttons from event to event, and at the ends they are grey."""
+    names = {}
+    exec(SERVED, names)
+    trace, root = names["simulation"].trace, ".kv-scheduler-timeline"
+    lab.show("SchedulerTimeline(simulation.trace)")
+    shows(lab, root, step_sheet(trace, 0).title)
+    assert lab.find(f"{root} .kv-previous-event").is_disabled()
+    lab.find(f"{root} .kv-step .noUi-handle").focus()
+    lab.page.keyboard.press("ArrowRight")
+    shows(lab, root, step_sheet(trace, 1).title)
+    for number in [number for number in events(trace) if number > 1]:
+        lab.find(f"{root} .kv-next-event").click()
+        shows(lab, root, step_sheet(trace, number).title)
+        assert lab.find(f"{root} .kv-step .widget-readout").inner_text() == str(number)
+    assert number == len(trace) - 1 and lab.find(f"{root} .kv-next").is_disabled()
+    lab.find(f"{root} .kv-previous").click()
+    shows(lab, root, step_sheet(trace, number - 1).title)
+
+
+def a_workload_is_served_again(lab):
+    """More requests a second, then prompts that the pool cannot hold: refused in words, until they can be."""
+    widget, root = ServingWorkload(**FEW), ".kv-serving-workload"
+    lab.show(WORKLOAD)
+    shows(lab, root, load_sheet(widget.first.trace).title)
+    lab.find(f"{root} .kv-rate .noUi-handle").focus()
+    lab.page.keyboard.press("ArrowRight")
+    shows(lab, root, load_sheet(widget.compute(25, *widget.asked[1:]).trace).title)
+    lab.find(f"{root} .kv-prompt .noUi-handle").focus()
+    lab.page.keyboard.press("End")
+    with pytest.raises(ValueError) as refused:
+        widget.compute(25, 4096, *widget.asked[2:])
+    lab.page.locator(f"{root} .kv-error", has_text=str(refused.value)).wait_for(timeout=10_000)
+    assert lab.find(f"{root} .kv-prompt .widget-readout").inner_text() == "4,096"
+    lab.page.keyboard.press("Home")
+    shows(lab, root, load_sheet(widget.compute(25, 8, *widget.asked[2:]).trace).title)
+    assert lab.page.locator(f"{root} .kv-error").count() == 0
+
+
+def shows(lab, root, said):
+    """The picture in a widget is an answer to its settings, and has these words."""
+    lab.page.wait_for_function(
+        "([title, said]) => document.querySelector(title)?.textContent.includes(said)",
+        arg=[f"{root} .kv-fresh svg title", said],
+        timeout=10_000,
+    )

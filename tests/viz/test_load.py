@@ -56,6 +56,17 @@ def test_columns_are_as_high_as_what_they_show():
     assert "a text is preempted" in ticks
 
 
+def test_who_runs_and_who_waits_in_a_stretch_of_time_are_those_of_one_step():
+    ran = [["a", 1, "decode"]]
+    steps = [
+        Step(0, ran=ran * 4, began=0.0, seconds=1.0),
+        Step(1, ran=ran, waiting=2, began=1.0, seconds=1.0),
+    ]
+    sheet = load_sheet(Trace(20, 4, 8, steps), bins=1)
+    assert [high for _, _, high in columns(sheet, RUNNING)] == [HIGH]  # 4 of 4, and not of 4 + 2
+    assert "at most 4 texts run and 2 wait" in sheet.title
+
+
 def test_an_empty_trace_is_an_empty_picture():
     sheet = load_sheet(Trace(20, 4, 8))
     assert not columns(sheet, RUNNING) and "at most 0 texts run" in sheet.title and not faults(sheet)

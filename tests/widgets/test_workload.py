@@ -38,7 +38,7 @@ def test_each_slider_serves_again(key, value, asked):
     page, m = words(field(widget, "kv-answer").value), metrics(**asked)
     figures = [m.ttft.median, m.ttft.p90, m.ttft.longest]
     assert "time to first token " + " ".join(f"{1000 * each:,.1f}" for each in figures) in page
-    assert f"{m.throughput:,.0f} tokens a second; {m.running:.1f} texts in a step" in page
+    assert f"{m.throughput:,.0f} tokens a second, {m.running:.1f} texts in a step" in page
     assert f"{m.pool_used:.0%} of a pool of" in page and before != page or asked == {"spare": 0}
 
 

@@ -30,8 +30,12 @@ def load_sheet(trace, bins=140):
     end = max((step.began + step.seconds for step in steps), default=0.0) or 1.0
     moments, preempted = _moments(steps, end, bins), sum(len(step.preempted) for step in steps)
     most = {name: max(getattr(each, name) for each in moments) for name in vars(moments[0])}
+    running, waiting = (
+        max((len(each.ran) for each in steps), default=0),
+        max((s.waiting for s in steps), default=0),
+    )
     words = (
-        f"{plain(end)} seconds: at most {most['running']} texts run and {most['waiting']} wait, at most "
+        f"{plain(end)} seconds: at most {running} texts run and {waiting} wait, at most "
         f"{most['held']:,} of {trace.num_blocks:,} blocks are held, texts are preempted {preempted} times, "
         f"and the longest step takes {plain(most['milliseconds'])} ms."
     )
@@ -63,8 +67,8 @@ def _moments(steps, end, bins):
         first = min(int(bins * step.began / end), bins - 1)
         last = math.ceil(bins * (step.began + step.seconds) / end - 1e-9)
         for moment in moments[first : max(last, first + 1)]:
-            moment.running = max(moment.running, len(step.ran))
-            moment.waiting = max(moment.waiting, step.waiting)
+            if len(step.ran) + step.waiting > moment.running + moment.waiting:
+                moment.running, moment.waiting = len(step.ran), step.waiting
             moment.held = max(moment.held, step.held)
             moment.milliseconds = max(moment.milliseconds, 1000 * step.seconds)
         moments[first].preempted |= bool(step.preempted)

@@ -135,10 +135,11 @@ def computed(trace, number, names):
         first = f". {capital(names.one(waiting[0]))} is" if len(waiting) > 1 else ","
         said += f"{first} not admitted: {step.reason}"
     chunks = (f"{names.one(name)} ({many(n, 'token')})" for name, n, what in step.ran if what == "prefill")
+    held = f"{step.held:,} of {trace.num_blocks:,} held in it"
     return {
         "decode": names.all(name for name, _, what in step.ran if what == "decode"),
         "prefill": ", ".join(chunks),
         "paused": names.all(paused),
+        "blocks": f"{held}; {step.taken:,} taken, {step.freed:,} freed",
         "waiting": said,
-        "blocks": f"{step.held:,} of {trace.num_blocks:,} held; {step.taken:,} taken, {step.freed:,} freed",
     }
