@@ -210,8 +210,8 @@ def test_the_story_in_words():
     assert events(trace) == [0, 1, 8, 13, 14, 15, 19, 21, 28]
     assert step_sheet(trace, 8).title == (
         "Step 8: 2 new tokens of a budget of 16. decode: requests 0 and 1; blocks: 9 of 12 held in it; 1 "
-        "taken, 4 freed; waiting: requests 2, 3 and 4. Request 2 is not admitted: somebody has just been preempted; "
-        "preempted: request 2 (15 tokens given up): 1 block was missing."
+        "taken, 4 freed; waiting: requests 2, 3 and 4. Request 2 is not admitted: somebody has just been "
+        "preempted; preempted: request 2 (15 tokens given up): 1 block was missing."
     )
     words = shown(step_sheet(trace, 1))
     for said in ("Step 1", "12 new tokens of a budget of 16", "request 1 (2 tokens), request 2 (9 tokens)"):
