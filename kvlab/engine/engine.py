@@ -4,6 +4,7 @@
 """
 
 import time
+from itertools import chain
 
 import torch
 
@@ -29,10 +30,18 @@ class Engine:
     def __init__(
         self, model, num_blocks, block_size=16, max_batch_tokens=512, spare_blocks=1, tokenizer=None
     ):
-        self.model, self.tokenizer = model, tokenizer
-        self.pages = Pages(model.config, num_blocks, block_size)
+        if not hasattr(model, "config"):
+            raise TypeError(f"model is {type(model).__name__}; kvlab.load gives two things: model, tokenizer")
+        if tokenizer is not None and not hasattr(tokenizer, "decode"):
+            raise TypeError(
+                f"tokenizer is {type(tokenizer).__name__}; it must have decode(ids), as kvlab's do"
+            )
+        num_blocks = whole("num_blocks", num_blocks, at_least=1)
+        block_size = whole("block_size", block_size, at_least=1)
         max_batch_tokens = whole("max_batch_tokens", max_batch_tokens, at_least=1)
         spare_blocks = whole("spare_blocks", spare_blocks, at_least=0)
+        self.model, self.tokenizer = model, tokenizer
+        self.pages = Pages(model.config, num_blocks, block_size)
         self.scheduler = Scheduler(self.pages.pool, max_batch_tokens, spare_blocks)
         self.trace, self.requests = Trace(num_blocks, block_size, max_batch_tokens), []
         self._made, self._record, self._free = self.clock(), Step(0), num_blocks
@@ -93,15 +102,13 @@ class Engine:
 
         Raises ValueError for one that has ended already, or is not of this engine.
         """
-        if request not in self.requests:
-            raise ValueError(f"request {request.number} is not of this engine")
+        self._check_own(request)
         if request.done:
             raise ValueError(f"request {request.number} has ended already: it is {request.status}")
         for sequence in request.sequences:
             if not sequence.ended:
                 self._end(sequence, "cancelled", self._record)
         request.why = [why or "cancelled" for why in request.why]
-        request.status = "cancelled"
         request.note("ended", len(self.trace), self.now)
 
     def run(self):
@@ -112,49 +119,44 @@ class Engine:
 
     def stream(self, request, index=0):
         """The tokens of one of its texts as they are written: an iterator that makes the engine's steps."""
-        given = 0
-        for _ in self._until_ended(request, index):
-            yield from request.outputs[index][given:]
-            given = len(request.outputs[index])
+        self._check_text(request, index)
+        return chain.from_iterable(self._more(request, index, lambda: request.outputs[index]))
 
     def stream_text(self, request, index=0):
         """Its text as it is written, in pieces: never half a character, or what may become a stop string."""
-        given = 0
-        for _ in self._until_ended(request, index):
-            tokens = request.outputs[index]
-            text = request.texts[index] if request.why[index] else request.stop.sure(tokens)
-            if len(text) > given:
-                yield text[given:]
-            given = max(given, len(text))
+        self._check_text(request, index)
+        stop, tokens = request.stop, request.outputs[index]
+        stop.cut(tokens)  # where there is no tokenizer it says so now
+        return self._more(request, index, lambda: (stop.cut if request.why[index] else stop.sure)(tokens))
 
     def step(self):
         """One step for everybody -> its :class:`Step`; an empty one where there is nothing to do.
 
-        Where the model fails, or is interrupted, nobody's text is lost: the step can be made again.
+        Where the model fails, or is interrupted, nobody's text is lost: the next step does what this one did
+        not. The trace has what it did.
         """
         record = self._record
         record.began = self.now
         plan = self.scheduler.plan()
-        record.admitted += [each.name for each in plan.admitted]
-        record.preempted += [[each.name, stored] for each, stored in plan.preempted]
-        record.short, record.because = record.short or plan.short, plan.because
+        record.admitted = [each.name for each in plan.admitted]
+        record.preempted = [[each.name, stored] for each, stored in plan.preempted]
+        record.short, record.because = plan.short, plan.because
         for each, _ in plan.preempted:
             each.request.preempted += 1
-            each.request.status = "waiting"
         for each in plan.admitted:
             each.request.note("admitted", record.number, self.now)
-        record.ran = [[each.name, n, "decode" if each.missing == 1 else "prefill"] for each, n in plan.steps]
-        if plan.steps:
-            try:
+        try:
+            if plan.steps:
                 self._compute(plan.steps, record)
-            except BaseException:
-                self.scheduler.step_back()
-                raise
-        record.freed = record.taken + self.pool.num_free - self._free
-        record.waiting = len(self.scheduler.waiting)
-        record.seconds = self.now - record.began
-        self.trace.steps.append(record)
-        self._record, self._free = Step(len(self.trace)), self.pool.num_free
+        except BaseException:
+            self.scheduler.step_back()
+            raise
+        finally:
+            record.freed = record.taken + self.pool.num_free - self._free
+            record.waiting = len(self.scheduler.waiting)
+            record.seconds = self.now - record.began
+            self.trace.steps.append(record)
+            self._record, self._free = Step(len(self.trace)), self.pool.num_free
         return record
 
     def metrics(self):
@@ -176,11 +178,12 @@ class Engine:
 
     def _compute(self, steps, record):
         complete, free = [each for each, n in steps if each.missing == n], self.pool.num_free
-        for each, _ in steps:
-            each.request.status = "running"
-        logits = self._logits(steps)  # [complete, vocab]
-        record.taken += free - self.pool.num_free
-        record.held = self.pool.num_held
+        ran = [[each.name, n, "decode" if each.decodes else "prefill"] for each, n in steps]
+        try:
+            logits = self._logits(steps)  # [complete, vocab]
+        finally:
+            record.taken, record.held = free - self.pool.num_free, self.pool.num_held
+        record.ran = ran
         for each, row in zip(complete, logits, strict=True):
             for sequence in self._forked(each, record):
                 self._write(sequence, row, record)
@@ -215,9 +218,10 @@ class Engine:
         if token in request.stop.ids:
             self._end(sequence, "stop", record)
             return
+        stops = request.stop.ends([*written, token])  # before anything changes: a tokenizer may fail
         sequence.tokens.append(token)
         written.append(token)
-        if request.stop.ends(written):
+        if stops:
             self._end(sequence, "stop", record)
         elif len(written) == request.max_new_tokens:
             self._end(sequence, "length", record)
@@ -227,18 +231,33 @@ class Engine:
         sequence.ended, request.why[sequence.index] = True, why
         self.scheduler.remove(sequence)
         record.ended.append([sequence.name, why])
-        if all(request.why):
-            request.status = "finished"
+        if request.done:
             request.note("ended", record.number, self.now)
 
-    def _until_ended(self, request, index):
-        """Steps until this text has ended; a moment before each, and one after the last."""
+    def _more(self, request, index, so_far):
+        """What a text has more than the last time, with steps where that is nothing, until it has ended."""
+        given = 0
         while True:
-            ended = request.why[index]
-            yield
-            if ended:
+            ended, more = request.why[index], so_far()[given:]
+            given += len(more)
+            if more:
+                yield more
+            elif ended:
                 return
-            self.step()
+            else:
+                self.step()
+
+    def _check_own(self, request):
+        if request not in self.requests:
+            name = f"request {request.number}" if isinstance(request, Request) else repr(request)
+            raise ValueError(f"{name} is not of this engine: give what its submit returned")
+
+    def _check_text(self, request, index):
+        self._check_own(request)
+        if whole("index", index, at_least=0) >= request.n:
+            raise ValueError(
+                f"there is no text {index} of request {request.number}: it has {request.n}, numbered from 0"
+            )
 
     def _check_fits(self, prompt, max_new_tokens, n):
         """The last new token is never fed back, so it needs neither a position nor a slot."""

@@ -56,7 +56,7 @@ class Metrics:
             steps=len(steps),
             written=sum(len(output) for request in requests for output in request.outputs),
             computed=computed,
-            given_up=sum(tokens for step in steps for _, tokens in step.preempted),
+            given_up=sum(tokens for step in trace.steps for _, tokens in step.preempted),
             seconds=last - first,
             budget_used=computed / (count * trace.max_batch_tokens),
             pool_used=sum(step.held for step in steps) / (count * trace.num_blocks),

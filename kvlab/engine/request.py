@@ -22,8 +22,13 @@ class Sequence:
 
     @property
     def missing(self):
-        """Tokens to compute before the next one is written: 1 where it decodes, more where it prefills."""
+        """Tokens to compute before the next one is written."""
         return len(self.tokens) - self.stored
+
+    @property
+    def decodes(self):
+        """Is only the token to compute that it wrote last? It prefills where it is more, or of the prompt."""
+        return self.missing == 1 and len(self.tokens) > len(self.request.prompt)
 
     @property
     def places(self):
@@ -40,7 +45,7 @@ class Sequence:
 class Request:
     """Made by ``Engine.submit``. ``outputs`` are the tokens written so far, a list for each of n texts.
 
-    ``status``  "waiting", "running", "finished" or "cancelled"
+    ``status``  "waiting", "running" where one of its texts runs, "finished" or "cancelled"
     ``why``     of each text that has ended: "length", "stop" or "cancelled"
     ``steps``   the numbers of the steps, and ``times`` the seconds since the engine was made, at which it was
                 "submitted", "admitted" for the first time, had its "first token", and "ended"
@@ -52,7 +57,7 @@ class Request:
         self.samplers = samplers
         self.sequences = [Sequence(self, 0, list(prompt), samplers[0])]
         self.outputs, self.why = [[] for _ in samplers], [None] * self.n
-        self.status, self.preempted = "waiting", 0
+        self.preempted = 0  # how many times one of its texts was
         self.steps, self.times = {}, {}
 
     def __repr__(self):
@@ -60,7 +65,13 @@ class Request:
 
     @property
     def done(self):
-        return self.status in ("finished", "cancelled")
+        return None not in self.why
+
+    @property
+    def status(self):
+        if self.done:
+            return "cancelled" if "cancelled" in self.why else "finished"
+        return "running" if any(each.table is not None for each in self.sequences) else "waiting"
 
     @property
     def texts(self):

@@ -52,11 +52,11 @@ class Scheduler:
 
     def _running_steps(self):
         """Decodes, then chunks, as far as the budget goes."""
-        decoding = [each for each in self.running if each.missing == 1]
+        decoding = [each for each in self.running if each.decodes]
         budget = self.max_batch_tokens - len(decoding)
         steps = [(each, 1) for each in decoding]
         for each in self.running:
-            if each.missing > 1 and budget:
+            if not each.decodes and budget:
                 steps.append((each, min(each.missing, budget)))
                 budget -= steps[-1][1]
         return steps

@@ -6,8 +6,8 @@ HALF = "\ufffd"  # what the bytes of half a character decode to
 
 
 class Stop:
-    """ids: the first one met ends the text and is not part of it. strings: so does the first one met in what
-    has been written, decoded; the tokens that wrote it are kept, the text ends before it.
+    """ids: the first one met ends the text and is not part of it. strings: so does the first one complete in
+    what has been written, decoded; the tokens that wrote it are kept, the text ends before it.
 
     Raises TypeError or ValueError for what is neither, and for strings without a tokenizer.
     """
@@ -37,8 +37,9 @@ class Stop:
         return text[: len(text) - max(begun, default=0)]
 
     def _found(self, text):
-        places = [at for string in self.strings if (at := text.find(string)) >= 0]
-        return min(places, default=None)
+        """Where the stop string begins that is the first to be complete, however tokens cut the text."""
+        places = [(at + len(string), at) for string in self.strings if (at := text.find(string)) >= 0]
+        return min(places)[1] if places else None
 
     def _decoded(self, tokens):
         if self.tokenizer is None:
@@ -47,7 +48,10 @@ class Stop:
 
 
 def _strings(strings):
-    strings = (strings,) if isinstance(strings, str) else tuple(strings)
+    strings = (strings,) if isinstance(strings, str) else () if strings is None else strings
+    if not hasattr(strings, "__iter__"):
+        raise TypeError(f"stop_strings is {strings!r}; it must be a str or several")
+    strings = tuple(strings)
     for string in strings:
         if not isinstance(string, str):
             raise TypeError(f"a stop string is {string!r}; it must be a str (token ids go to stop=)")

@@ -13,7 +13,7 @@ class Step:
 
     number: int
     submitted: list = field(default_factory=list)  # [name, tokens of the prompt, max_new_tokens, n]
-    ran: list = field(default_factory=list)  # [name, new tokens, "decode" or "prefill"]
+    ran: list = field(default_factory=list)  # [name, new tokens, "decode" or "prefill"]; none if it failed
     admitted: list = field(default_factory=list)
     preempted: list = field(default_factory=list)  # [name, stored tokens given up]
     short: int = 0  # blocks that were missing, which is why somebody was preempted
@@ -42,7 +42,7 @@ class Step:
 
 
 REASONS = {
-    "blocks": "the pool has no room for its tokens",
+    "blocks": "too few blocks are free for its tokens, and a few to spare",
     "budget": "the step has no tokens left",
     "texts": "as many texts run as a step can serve",
     "preemption": "somebody has just been preempted",
@@ -74,14 +74,17 @@ class Trace:
         """Raises ValueError for what ``text`` did not write."""
         try:
             fields = json.loads(text)
-            return cls(**fields | {"steps": [Step(**step) for step in fields["steps"]]})
-        except (ValueError, TypeError, KeyError) as error:
+            trace = cls(**fields | {"steps": [Step(**step) for step in fields["steps"]]})
+            trace._check()
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
             raise ValueError(f"this is not the text of a trace ({error}): store trace.text()") from error
+        return trace
 
     def lives(self):
         """What each text did at each step -> {name: {step number: (what, new tokens)}}.
 
-        what: "decode", "prefill", "waiting", or "paused", where it ran and the budget did not reach it.
+        what: "decode", "prefill", "waiting", or "paused", where it runs and the budget did not reach it (or
+        the step failed).
         """
         lives, waiting, running = {}, [], []
         for step in self.steps:
@@ -98,3 +101,14 @@ class Trace:
             ended = [name for name, _ in step.ended]
             running = [name for name in [*running, *step.forked] if name not in ended]
         return lives
+
+    def _check(self):
+        """Is every field of the kind that an engine writes? ValueError names the first that is not."""
+        for number, step in enumerate(self.steps):
+            for name, blank in vars(Step(number)).items():
+                value, kind = getattr(step, name), (int, float) if isinstance(blank, float) else type(blank)
+                if not isinstance(value, kind) or (name == "number" and value != number):
+                    raise ValueError(f"{name} of step {number} is {value!r}")
+        for name, size in vars(self).items():
+            if name != "steps" and (type(size) is not int or size < 1):
+                raise ValueError(f"{name} is {size!r}")

@@ -1,76 +1,105 @@
-"""Requests that come, run, fork, are preempted, cancelled and end in any order, checked after every step."""
+"""Requests that come, run, fork, are preempted, cancelled and end in any order, in steps that may fail.
 
-from dataclasses import replace
+A referee watches every step; the oracle of a text is the one that ``generate`` writes alone.
+"""
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-import kvlab
-from kvlab.engine import Engine
-from tests.models import SMALL, random_model
+from tests.engine.cases import LETTERS, VOCAB, Watched, engine, failing
+from tests.engine.referee import Referee
 
-CONFIG = replace(SMALL, num_layers=2)
-MODEL = random_model(CONFIG)
+strings = st.lists(st.text("abcé ", min_size=1, max_size=3), max_size=2)
+seeds = st.integers(0, 3)
+samplings = st.just({}) | st.builds(dict, temperature=st.sampled_from([0.7, 3.0]), seed=seeds)
+shaped = st.builds(dict, temperature=st.just(2.0), seed=seeds, top_k=st.just(5), top_p=st.just(0.9))
 
 
 class EngineMachine(RuleBasedStateMachine):
-    """The oracle of a text is the one that ``generate`` writes alone."""
+    steps = preemptions = failures = 0  # of all runs together
 
     @initialize(
         blocks=st.integers(6, 14),
         size=st.sampled_from([1, 3, 4]),
-        budget=st.integers(3, 20),
+        budget=st.integers(1, 20),
         spare=st.integers(0, 2),
+        model=st.sampled_from(["plain", "plain", "windows", "latent"]),
     )
-    def begin(self, blocks, size, budget, spare):
-        self.engine = Engine(MODEL, blocks * 4 // size, size, budget, spare)
-        self.wanted, self.waited = {}, {}
+    def begin(self, blocks, size, budget, spare, model):
+        self.model = model
+        self.server = engine(blocks * 4 // size, size, budget, spare, model, tokenizer=LETTERS)
+        self.referee, self.texts, self.streams = Referee(self.server), [], []
 
-    @rule(data=st.data())
-    def submit(self, data):
-        room = self.engine.pool.num_blocks * self.engine.pool.block_size
-        prompt = data.draw(st.lists(st.integers(0, 4), min_size=1, max_size=min(14, room)))
-        new = data.draw(st.integers(1, min(12, room - len(prompt) + 1)))
-        n = data.draw(st.integers(1, min(3, self.engine.scheduler.max_batch_tokens)))
-        options = {"temperature": 1.0, "seed": data.draw(st.integers(0, 99))} if n > 1 else {}
-        stop = data.draw(st.sets(st.integers(0, CONFIG.vocab_size - 1), max_size=4))
-        request = self.engine.submit(prompt, new, n=n, stop=stop, **options)
-        self.wanted[request] = prompt, new, stop, options
+    @rule(
+        ids=st.lists(st.integers(0, 3), min_size=1, max_size=14),
+        new=st.integers(1, 12),
+        n=st.sampled_from([1, 1, 2, 3]),
+        stop=st.sets(st.integers(0, VOCAB - 1), max_size=2),
+        stop_strings=strings,
+        sampling=samplings | shaped,
+    )
+    def submit(self, ids, new, n, stop, stop_strings, sampling):
+        server = self.server
+        room = server.pool.num_blocks * server.pool.block_size
+        new = min(new, room - len(ids) + 1)
+        n = min(n, server.scheduler.max_batch_tokens)
+        options = {"n": n, "stop": stop, "stop_strings": stop_strings} | sampling
+        self.texts.append(Watched(server, ids, new, model=self.model, **options))
 
-    @rule()
-    def step(self):
-        record = self.engine.step()
-        assert record.tokens <= self.engine.scheduler.max_batch_tokens
-        assert record.tokens or self.engine.idle  # somebody always gets on
+    @rule(steps=st.integers(1, 4))
+    def step(self, steps):
+        for _ in range(steps):
+            self.referee.step()
 
-    @precondition(lambda self: any(not request.done for request in self.wanted))
+    @precondition(lambda self: not self.server.idle)
+    @rule(
+        where=st.sampled_from([0, 1, "behind", "sampling"]),
+        error=st.sampled_from([KeyboardInterrupt, ValueError]),
+    )
+    def fail(self, where, error):
+        with failing(self.server, where, error):
+            self.referee.failing_step(error)
+        EngineMachine.failures += 1
+
+    @precondition(lambda self: any(not each.done for each in self.texts))
     @rule(data=st.data())
     def cancel(self, data):
-        self.engine.cancel(data.draw(st.sampled_from([each for each in self.wanted if not each.done])))
+        data.draw(st.sampled_from([each for each in self.texts if not each.done])).cancel()
+
+    @precondition(lambda self: self.texts)
+    @rule(data=st.data())
+    def open_stream(self, data):
+        each = data.draw(st.sampled_from(self.texts))
+        index = data.draw(st.integers(0, each.n - 1))
+        self.streams.append((each, index, self.server.stream_text(each.request, index), []))
+
+    @precondition(lambda self: self.streams)
+    @rule(data=st.data())
+    def read_on(self, data):
+        """The steps that it makes are the referee's."""
+        self.server.step = self.referee.step
+        try:
+            _, _, stream, pieces = data.draw(st.sampled_from(self.streams))
+            pieces += [piece for piece in [next(stream, "")] if piece]
+        finally:
+            del self.server.step
 
     @invariant()
     def everything_is_in_order(self):
-        if not hasattr(self, "engine"):
-            return
-        self.engine.check()
-        for request in [each for each in self.wanted if each.done]:
-            self.compare(request, *self.wanted.pop(request))
-
-    def compare(self, request, prompt, new, stop, options):
-        for i, written in enumerate(request.outputs):
-            more = options | ({"seed": options["seed"] + i} if options else {})
-            alone = list(kvlab.generate(MODEL, prompt, new, stop=stop, **more))
-            assert written == alone[: len(written)]
-            assert request.status == "cancelled" or len(written) == len(alone)
+        self.server.check()
+        for each in [each for each in self.texts if each.done]:
+            each.compare()
+            self.texts.remove(each)
+        for each, index, _, pieces in self.streams:
+            assert each.texts[index].startswith("".join(pieces))
 
     def teardown(self):
-        if not hasattr(self, "engine"):
+        if not hasattr(self, "server"):
             return
-        left = sum(new for _, new, _, _ in self.wanted.values()) * 3
-        for _ in range(20 * (left + len(self.wanted) * 20)):
-            if self.engine.idle:
-                break
-            self.step()
-            self.everything_is_in_order()
-        assert self.engine.idle and not self.wanted
-        assert self.engine.pool.num_free == self.engine.pool.num_blocks
+        self.referee.run()
+        self.everything_is_in_order()
+        assert not self.texts
+        for each, index, stream, pieces in self.streams:
+            assert "".join([*pieces, *stream]) == each.texts[index]
+        EngineMachine.steps += len(self.server.trace)
+        EngineMachine.preemptions += sum(len(step.preempted) for step in self.server.trace.steps)
