@@ -84,8 +84,9 @@ class Group:
         parts = [torch.bmm(rows, pages.keys(tile).mT) for tile in self.tiles]
         scores = parts[0] if len(parts) == 1 else torch.cat(parts, dim=-1)  # [b * Hkv, G * n, T]
         weights = self._weights(scores.view(*sizes, -1), sink_logits).flatten(2, 3).flatten(0, 1)
-        parts = zip(weights.split(self.tile_tokens, dim=-1), self.tiles, strict=True)
-        out = sum(torch.bmm(part, pages.values(tile)) for part, tile in parts)  # [b * Hkv, G * n, Dv]
+        out = rows.new_zeros(*rows.shape[:2], pages.value_dim)  # [b * Hkv, G * n, Dv]
+        for part, tile in zip(weights.split(self.tile_tokens, dim=-1), self.tiles, strict=True):
+            out = torch.baddbmm(out, part, pages.values(tile))
         self._bill(pages, num_heads)
         return out.view(*sizes, -1).permute(0, 3, 1, 2, 4).reshape(b * n, num_heads, -1)
 

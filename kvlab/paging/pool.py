@@ -121,27 +121,94 @@ class BlockPool:
             self._num_kept -= 1
             self._free.append(block)
 
+    def share_all(self, blocks):
+        """``share`` each of several blocks; or none, where one of them is free."""
+        self._known_all(blocks)
+        counts, idle = self._counts, []
+        for block in blocks:
+            if not counts[block]:
+                idle.append(block)
+            counts[block] += 1
+        if not all(map(self._cached.__getitem__, idle)):
+            for block in blocks:
+                counts[block] -= 1
+            free = next(block for block in idle if not self._cached[block])
+            raise ValueError(f"block {free} is free: there is nothing in it to share; allocate one")
+        self._num_kept -= len(idle)
+        self.most_held = max(self.most_held, self.num_held)
+
+    def release_all(self, blocks):
+        """``release`` each of several blocks, in their order; or none, where one has too few owners."""
+        self._known_all(blocks)
+        counts, idle = self._counts, []
+        for block in blocks:
+            counts[block] = left = counts[block] - 1
+            if left <= 0:
+                idle.append(block)
+        if min(map(counts.__getitem__, idle), default=0) < 0:
+            for block in blocks:
+                counts[block] += 1
+            raise ValueError(f"blocks {blocks} are not all held, by as many owners: one was released already")
+        kept = sum(map(self._cached.__getitem__, idle))
+        self._num_kept += kept
+        if kept < len(idle):
+            self._free += [block for block in idle if not self._cached[block]]
+
+    def keep_all(self, blocks):
+        """``keep`` each of several blocks; or none, where one is kept already, or has no owner."""
+        self._known_all(blocks)
+        counts, cached = self._counts, self._cached
+        for place, block in enumerate(blocks):
+            if cached[block] or not counts[block]:
+                for done in blocks[:place]:
+                    cached[done] = 0
+                why = "is kept already, or comes twice" if counts[block] else "has no owner"
+                raise ValueError(f"block {block} {why}: keep each once, while somebody holds it")
+            cached[block] = 1
+
+    def drop_all(self, blocks):
+        """``drop`` each of several blocks, in their order; or none, where one is not kept, or comes twice."""
+        self._known_all(blocks)
+        counts, cached, idle = self._counts, self._cached, []
+        for place, block in enumerate(blocks):
+            if not cached[block]:
+                for done in blocks[:place]:
+                    cached[done] = 1
+                raise ValueError(
+                    f"block {block} is not wanted by a prefix cache, or comes twice: keep it first"
+                )
+            cached[block] = 0
+            if not counts[block]:
+                idle.append(block)
+        self._num_kept -= len(idle)
+        self._free += idle
+
     def check(self, tables=None):
-        """Verify every invariant; with ``tables``, all that there are, also that each owner is counted once.
+        """Verify every invariant; with ``tables``, all owners that there are, also that each is counted once.
 
         Raises AssertionError that names the broken one.
         """
         idle = [block for block, count in enumerate(self._counts) if not count]
         kept = sum(self._cached[block] for block in idle)
         free = set(self._free)
-        _require(min(self._counts) >= 0, "a count is below zero")
-        _require(len(free) == len(self._free), "a block is free twice")
-        _require(kept == self._num_kept, f"{kept} blocks are kept, and {self._num_kept} were counted")
+        require(min(self._counts) >= 0, "a count is below zero")
+        require(len(free) == len(self._free), "a block is free twice")
+        require(kept == self._num_kept, f"{kept} blocks are kept, and {self._num_kept} were counted")
         right = {block for block in idle if not self._cached[block]}
-        _require(free == right, f"blocks {sorted(free ^ right)} are free and used, or neither")
+        require(free == right, f"blocks {sorted(free ^ right)} are free and used, or neither")
         held = len(self._counts) - len(idle)
         total = self.num_free + held + kept
-        _require(total == self.num_blocks, f"{total} blocks are accounted for, of {self.num_blocks}")
+        require(total == self.num_blocks, f"{total} blocks are accounted for, of {self.num_blocks}")
         if tables is not None:
-            owners = Counter(block for table in tables for block in table.blocks)
+            owners = Counter(block for table in tables for block in table.owned)
             counts = Counter(dict(enumerate(self._counts)))
             wrong = sorted(block for block in owners | counts if owners[block] != counts[block])
-            _require(not wrong, f"blocks {wrong} have other numbers of owners than their counts say")
+            require(not wrong, f"blocks {wrong} have other numbers of owners than their counts say")
+
+    def _known_all(self, blocks):
+        if blocks:
+            self._known(min(blocks))
+            self._known(max(blocks))
 
     def _known(self, block):
         if not 0 <= block < self.num_blocks:
@@ -149,6 +216,6 @@ class BlockPool:
         return block
 
 
-def _require(condition, broken):
+def require(condition, broken):
     if not condition:
         raise AssertionError(broken)

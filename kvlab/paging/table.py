@@ -18,6 +18,7 @@ class BlockTable:
 
     def __init__(self, pool, name=None):
         self.pool, self.blocks, self.length = pool, [], 0
+        self.borrowed = 0  # so many blocks at the beginning are a prefix cache's, which is their owner
         self.released = False
         self.name = name
         if pool.log is not None:
@@ -25,6 +26,29 @@ class BlockTable:
 
     def __repr__(self):
         return f"BlockTable({self.length} tokens in blocks {self.blocks})"
+
+    @property
+    def owned(self):
+        """The blocks that it is an owner of."""
+        return self.blocks[self.borrowed :]
+
+    def borrow(self, blocks):
+        """The first, or next, tokens are in these full blocks of a prefix cache, which is their owner as long
+        as they are locked there. Other blocks of the table's own in their places are let go of."""
+        self._check_alive()
+        end = self.borrowed + len(blocks)
+        mine = self.blocks[self.borrowed : end]
+        pairs = zip(mine, blocks, strict=False)
+        changed = [(old, new) for old, new in pairs if old != new] if mine != blocks else []
+        self.pool.release_all([old for old, _ in changed])
+        self.blocks[self.borrowed : end] = blocks
+        self.borrowed, self.length = end, max(self.length, end * self.pool.block_size)
+        if self.pool.log is not None:
+            events = [("copied", *pair) for pair in changed] + [
+                ("shared", new) for new in blocks[len(mine) :]
+            ]
+            for event in [*events, ("length", self.length)]:
+                self._note(*event)
 
     def needed(self, n):
         """How many free blocks it takes to store ``n`` more tokens -> int."""
@@ -92,11 +116,12 @@ class BlockTable:
         """A second table for the same tokens, which shares all blocks that hold any -> BlockTable."""
         self._check_alive()
         other = BlockTable(self.pool, name)
-        for block in self.blocks[: -(-self.length // self.pool.block_size)]:
-            self.pool.share(block)
+        for place, block in enumerate(self.blocks[: -(-self.length // self.pool.block_size)]):
+            if place >= self.borrowed:
+                self.pool.share(block)
             other.blocks.append(block)
             other._note("shared", block)
-        other.length = self.length
+        other.length, other.borrowed = self.length, self.borrowed
         other._note("length", self.length)
         return other
 
@@ -109,10 +134,16 @@ class BlockTable:
             self.pool.log.note(self, "ended")
 
     def _keep_blocks(self, n):
+        """Let go of the others, the last one first."""
+        if self.pool.log is None:
+            self.pool.release_all(self.blocks[max(self.borrowed, n) :][::-1])
+            del self.blocks[n:]
         while len(self.blocks) > n:
             block = self.blocks.pop()
-            self.pool.release(block)
+            if len(self.blocks) >= self.borrowed:
+                self.pool.release(block)
             self._note("freed" if not self.pool.count(block) else "left", block)
+        self.borrowed = min(self.borrowed, n)
 
     def _place_to_copy(self):
         """Index of the block that the next token goes to, where others may read it -> int or None."""
