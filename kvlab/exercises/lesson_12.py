@@ -17,6 +17,8 @@ from kvlab.exercises.questions import RECALL, Option, Recall
             ([], [5, 6], 8),
             ([30, 20, 1], [], 8),
             ([9], [1], 8),
+            ([6, 1], [9], 8),
+            ([6, 1], [4, 2], 24),
             ([40, 1], [3], 16),
         )
     ],
@@ -28,7 +30,7 @@ from kvlab.exercises.questions import RECALL, Option, Recall
     ],
 )
 def plan(running, waiting, budget):
-    """New tokens of each text in the next step -> list of int: those that run, then those that wait
+    """New tokens of each text in the next step, 0 for none -> list of int: who runs, then who waits
 
     running, waiting: tokens that each still has to compute, in the order in which they came; one that runs
     and misses 1 token decodes. The budget is never smaller than the number of texts that run.
@@ -148,6 +150,9 @@ def _(running, waiting, budget):
             (8, 5, [(4, 21)], 0),
             (10, 4, [(6, 7), (6, 7)], 1),
             (8, 3, [(6, 7), (6, 7)], 1),
+            (8, 7, [(4, 21)], 1),
+            (8, 8, [(4, 21)], 2),
+            (8, 8, [(4, 21)], 1),
         )
     ],
     minutes=10,
@@ -218,7 +223,9 @@ def _(tokens, free, block_size, running, spare):
     return needed < free
 
 
-@admit.mistake("what running texts have stored lies in blocks that they hold already: those are not free.")
+@admit.mistake(
+    "what they have stored lies in blocks that are not free any more: round all and stored, subtract."
+)
 def _(tokens, free, block_size, running, spare):
     needed = -(-tokens // block_size)
     for _, all_tokens in running:

@@ -13,6 +13,7 @@ from kvlab.viz.serving import load_sheet
 from kvlab.viz.sheet import heading, together
 from kvlab.viz.show import Shown, Table
 from kvlab.widgets.memory import controls
+from kvlab.widgets.memory.words import many
 
 RATES = (0.5, 1, 2, 5, 10, 15, 20, 25, 30, 40, 50, 75, 100, 200, 400)  # requests a second
 PROMPTS = (8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096)
@@ -85,7 +86,7 @@ class ServingWorkload(Shown):
         held = memory.size(simulation.pool.num_blocks * memory.kv_bytes(self.price.spec, PAGE))
         return (
             f"{m.throughput:,.0f} tokens a second, {m.running:.1f} texts in a step. {m.budget_used:.1%} of "
-            f"the budget and {m.pool_used:.0%} of a pool of {held} used; {preempted} preemptions, "
+            f"the budget and {m.pool_used:.0%} of a pool of {held} used; {many(preempted, 'preemption')}, "
             f"{m.given_up:,} stored tokens given up"
         )
 

@@ -48,7 +48,7 @@ def test_a_reserve_that_matters_is_seen():
         widget, _ = live(ServingWorkload(per_second=100, requests=30, prompt=64, answer=128, num_blocks=64))
         field(widget, "kv-spare").value = spare
         pages.append(words(field(widget, "kv-answer").value))
-    counts = [int(re.search(r"(\d+) preemptions", page).group(1)) for page in pages]
+    counts = [int(re.search(r"(\d+) preemption", page).group(1)) for page in pages]
     assert counts[0] > counts[1]
 
 
