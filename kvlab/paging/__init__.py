@@ -1,7 +1,19 @@
 """Blocks of cache slots: who owns which, in plain Python. The numbers themselves lie in ``caches.paged``."""
 
+from kvlab.paging.hashes import BlockHashes
 from kvlab.paging.log import Log, Moment
 from kvlab.paging.pool import BlockPool, OutOfBlocks
+from kvlab.paging.prefix import Prefix
+from kvlab.paging.radix import RadixTree
 from kvlab.paging.table import BlockTable
 
-__all__ = ["BlockPool", "BlockTable", "Log", "Moment", "OutOfBlocks"]
+__all__ = [
+    "BlockHashes",
+    "BlockPool",
+    "BlockTable",
+    "Log",
+    "Moment",
+    "OutOfBlocks",
+    "Prefix",
+    "RadixTree",
+]

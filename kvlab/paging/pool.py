@@ -123,7 +123,7 @@ class BlockPool:
 
     def share_all(self, blocks):
         """``share`` each of several blocks; or none, where one of them is free."""
-        self._known_all(blocks)
+        blocks = self._known_all(blocks)
         counts, idle = self._counts, []
         for block in blocks:
             if not counts[block]:
@@ -139,7 +139,7 @@ class BlockPool:
 
     def release_all(self, blocks):
         """``release`` each of several blocks, in their order; or none, where one has too few owners."""
-        self._known_all(blocks)
+        blocks = self._known_all(blocks)
         counts, idle = self._counts, []
         for block in blocks:
             counts[block] = left = counts[block] - 1
@@ -156,7 +156,7 @@ class BlockPool:
 
     def keep_all(self, blocks):
         """``keep`` each of several blocks; or none, where one is kept already, or has no owner."""
-        self._known_all(blocks)
+        blocks = self._known_all(blocks)
         counts, cached = self._counts, self._cached
         for place, block in enumerate(blocks):
             if cached[block] or not counts[block]:
@@ -168,7 +168,7 @@ class BlockPool:
 
     def drop_all(self, blocks):
         """``drop`` each of several blocks, in their order; or none, where one is not kept, or comes twice."""
-        self._known_all(blocks)
+        blocks = self._known_all(blocks)
         counts, cached, idle = self._counts, self._cached, []
         for place, block in enumerate(blocks):
             if not cached[block]:
@@ -206,9 +206,11 @@ class BlockPool:
             require(not wrong, f"blocks {wrong} have other numbers of owners than their counts say")
 
     def _known_all(self, blocks):
+        blocks = list(map(index, blocks))
         if blocks:
             self._known(min(blocks))
             self._known(max(blocks))
+        return blocks
 
     def _known(self, block):
         if not 0 <= block < self.num_blocks:

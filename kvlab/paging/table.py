@@ -36,6 +36,8 @@ class BlockTable:
         """The first, or next, tokens are in these full blocks of a prefix cache, which is their owner as long
         as they are locked there. Other blocks of the table's own in their places are let go of."""
         self._check_alive()
+        if not blocks:
+            return
         end = self.borrowed + len(blocks)
         mine = self.blocks[self.borrowed : end]
         pairs = zip(mine, blocks, strict=False)
@@ -79,7 +81,10 @@ class BlockTable:
         copies, place = [], self._place_to_copy()
         if place is not None:
             old, new = self.blocks[place], pool.allocate()
-            pool.release(old)
+            if place < self.borrowed:
+                self.borrowed = place  # truncate left it partly filled; its owner keeps it
+            else:
+                pool.release(old)
             self.blocks[place] = new
             copies.append((old, new))
             self._note("copied", old, new)
