@@ -178,12 +178,14 @@ def admit(tokens, free, block_size, running, spare):
     # end
 
 
+def _promised(running, block_size, spare):
+    """Blocks that texts which run will take, and those left for what they write."""
+    return sum(-(-tokens // block_size) - -(-stored // block_size) + spare for stored, tokens in running)
+
+
 @admit.mistake("a block that is begun counts whole: round up.")
 def _(tokens, free, block_size, running, spare):
-    needed = tokens // block_size
-    for stored, all_tokens in running:
-        needed += -(-all_tokens // block_size) - -(-stored // block_size) + spare
-    return needed <= free
+    return tokens // block_size + _promised(running, block_size, spare) <= free
 
 
 @admit.mistake("texts that run still need blocks for tokens that they have and have not stored.")
@@ -193,44 +195,30 @@ def _(tokens, free, block_size, running, spare):
 
 @admit.mistake("the spare blocks are left out: those who run will write, and need room for it.")
 def _(tokens, free, block_size, running, spare):
-    needed = -(-tokens // block_size)
-    for stored, all_tokens in running:
-        needed += -(-all_tokens // block_size) - -(-stored // block_size)
-    return needed <= free
+    return -(-tokens // block_size) + _promised(running, block_size, 0) <= free
 
 
 @admit.mistake("spare blocks are left for each text that runs, not once.")
 def _(tokens, free, block_size, running, spare):
-    needed = -(-tokens // block_size) + spare
-    for stored, all_tokens in running:
-        needed += -(-all_tokens // block_size) - -(-stored // block_size)
-    return needed <= free
+    return -(-tokens // block_size) + spare + _promised(running, block_size, 0) <= free
 
 
 @admit.mistake("spare blocks are left for those who run, and none for the newcomer.")
 def _(tokens, free, block_size, running, spare):
-    needed = -(-tokens // block_size) + spare
-    for stored, all_tokens in running:
-        needed += -(-all_tokens // block_size) - -(-stored // block_size) + spare
-    return needed <= free
+    return -(-tokens // block_size) + spare + _promised(running, block_size, spare) <= free
 
 
 @admit.mistake("exactly enough is enough.")
 def _(tokens, free, block_size, running, spare):
-    needed = -(-tokens // block_size)
-    for stored, all_tokens in running:
-        needed += -(-all_tokens // block_size) - -(-stored // block_size) + spare
-    return needed < free
+    return -(-tokens // block_size) + _promised(running, block_size, spare) < free
 
 
 @admit.mistake(
     "what they have stored lies in blocks that are not free any more: round all and stored, subtract."
 )
 def _(tokens, free, block_size, running, spare):
-    needed = -(-tokens // block_size)
-    for _, all_tokens in running:
-        needed += -(-all_tokens // block_size) + spare
-    return needed <= free
+    whole = [(0, all_tokens) for _, all_tokens in running]
+    return -(-tokens // block_size) + _promised(whole, block_size, spare) <= free
 
 
 @exercise(
