@@ -124,7 +124,7 @@ class RadixTree:
         while self._heap and (short := n - (self.pool.num_free - free)) > 0:
             priority, used, _, node = heappop(self._heap)
             node.queued = False
-            if node.parent is None or node.children or node.locks:
+            if node.children or node.locks:
                 continue
             if (node.priority, node.used) != (priority, used):
                 self._maybe_evictable(node)  # used since it was put there: it goes back to its new place

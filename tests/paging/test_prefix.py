@@ -8,6 +8,7 @@ from tests.paging.prefix_cases import (
     begun,
     everything_is_right,
     handed_in,
+    locked,
     refuses,
     store,
     text,
@@ -89,6 +90,13 @@ def test_tokens_behind_the_blocks_are_not_stored(make):
     cache = a_cache(make)
     store(cache, [*text(1), 2, 2])
     assert (cache.peek(text(1, 2)), cache.num_blocks) == (4, 1)
+    blocks = store(cache, text(1, 2, 3))
+    prefix = cache.insert(text(1, 2, 3), blocks[:2])
+    assert (prefix.tokens, prefix.blocks) == (8, blocks[:2])
+    longer = cache.insert(text(2, 3), [], after=locked(cache, text(1)))
+    assert (longer.tokens, longer.blocks) == (4, [])
+    cache.unlock(longer)
+    everything_is_right(cache)
 
 
 @BOTH

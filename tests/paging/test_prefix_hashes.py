@@ -6,7 +6,7 @@ import pytest
 
 from kvlab.paging import BlockTable
 from kvlab.paging.hashes import BlockHashes
-from tests.paging.prefix_cases import a_cache, everything_is_right, locked, store, text
+from tests.paging.prefix_cases import a_cache, everything_is_right, locked, refuses, store, text
 
 
 @pytest.fixture
@@ -64,6 +64,15 @@ def test_there_are_no_priorities(hashes):
     store(hashes, text(1), priority=5)
     store(hashes, text(2))
     assert (hashes.evict(1), left(hashes)) == (1, [2])
+
+
+def test_what_another_cache_found_is_nothing_here(hashes):
+    store(hashes, text(1))
+    other = a_cache(BlockHashes)
+    store(other, text(1))
+    prefix = locked(other, text(1))
+    refuses(hashes, ValueError, "match again", hashes.lock, prefix)
+    refuses(hashes, ValueError, "nobody has this prefix", hashes.unlock, prefix)
 
 
 def corrupt(hashes, what):

@@ -83,6 +83,31 @@ def test_what_was_found_cannot_be_locked_when_it_is_gone(make, change):
 
 
 @BOTH
+def test_a_single_block_that_went_and_came_back_is_another(make):
+    cache = a_cache(make)
+    store(cache, text(1))
+    prefix = cache.match(text(1))
+    cache.evict(1)
+    store(cache, text(1))
+    refuses(cache, ValueError, "match again", cache.lock, prefix)
+    refuses(cache, ValueError, None, cache.unlock, prefix)
+
+
+@BOTH
+def test_what_is_locked_a_second_time_stays(make):
+    cache = a_cache(make)
+    table, prefix = begun(cache, text(1, 2))
+    prefix = handed_in(cache, text(1, 2), table, prefix)
+    table.release()
+    cache.unlock(prefix)
+    cache.lock(prefix)
+    assert cache.evict(99) == 0
+    cache.unlock(prefix)
+    everything_is_right(cache)
+    assert cache.evict(99) == 2
+
+
+@BOTH
 def test_finding_nothing_never_becomes_wrong(make):
     cache = a_cache(make)
     early = [cache.match(text(1), namespace) for namespace in (None, "x")]

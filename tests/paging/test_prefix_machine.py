@@ -27,4 +27,4 @@ def test_some_hundred_operations(make, size):
 @BOTH
 @SIZES
 def test_twenty_thousand_operations(make, size):
-    assert run(make, size, 500, 50) > 20_000
+    assert run(make, size, 750, 50) > 20_000

@@ -5,6 +5,7 @@ from array import array
 import numpy as np
 import pytest
 
+from kvlab.paging.prefix import packed
 from kvlab.paging.radix import RadixTree
 from tests.paging.prefix_cases import BOTH, a_cache, nodes, refuses, store, text
 
@@ -20,6 +21,11 @@ def test_any_sequence_of_ids_will_do(make, kind, size):
     blocks = store(cache, kind(tokens))
     assert cache.match(kind(tokens)).blocks == cache.match(tokens).blocks == blocks
     assert cache.peek(kind(tokens)) == 2 * size
+
+
+def test_only_whole_blocks_are_looked_at():
+    for n, whole in ((0, 0), (3, 0), (4, 4), (7, 4), (8, 8)):
+        assert packed(range(n), 4) == array("i", range(whole)).tobytes()
 
 
 @BOTH

@@ -73,10 +73,10 @@ def test_a_long_generation_is_one_run(tree):
     assert (prefix.tokens, tree.match(tokens).blocks) == (40, table.blocks)
 
 
-def grown(tree, tokens, table, prefix, more):
-    table.reserve(len(more))
-    table.advance(len(more))
-    return handed_in(tree, [*tokens, *more], table, prefix)
+def grown(tree, tokens, table, prefix, new, **more):
+    table.reserve(len(new))
+    table.advance(len(new))
+    return handed_in(tree, [*tokens, *new], table, prefix, **more)
 
 
 def test_where_others_end_a_generation_goes_on_in_a_run_of_its_own(tree):
@@ -147,10 +147,45 @@ def test_what_is_more_important_goes_later_however_old(tree):
     store(tree, text(2), priority=1)
     store(tree, text(3))
     store(tree, text(4), priority=-1)
-    store(tree, text(2), priority=0)
+    store(tree, text(2), priority=-2)
     for left in ({1, 2, 3}, {1, 2}, {1}, set()):
         tree.evict(1)
         assert {n for n in (1, 2, 3, 4) if tree.peek(text(n))} == left
+
+
+def test_whoever_wants_the_beginning_wants_it_after_the_end_is_gone(tree):
+    store(tree, text(1, 2), priority=1)
+    store(tree, text(1), priority=2)
+    store(tree, text(3), priority=1)
+    tree.match(text(1))
+    store(tree, text(4), priority=2)
+    for found in ((4, 4, 4), (4, 0, 4), (0, 0, 4)):
+        tree.evict(1)
+        assert tuple(tree.peek(text(n)) for n in (1, 3, 4)) == found
+
+
+def test_a_beginning_that_was_used_since_goes_later(tree):
+    store(tree, text(1, 2))
+    store(tree, text(3))
+    tree.match(text(1))
+    for found in ((4, 4), (4, 0), (0, 0)):
+        tree.evict(1)
+        assert (tree.peek(text(1)), tree.peek(text(3))) == found
+
+
+def test_what_is_said_to_be_important_is_more_so_than_the_rest(tree):
+    store(tree, text(1), priority=1)
+    store(tree, text(2))
+    assert (tree.evict(1), tree.peek(text(1))) == (1, 4)
+
+
+def test_a_run_that_grows_stays_as_important_as_it_was(tree):
+    table, prefix = begun(tree, text(1))
+    prefix = handed_in(tree, text(1), table, prefix, priority=1)
+    tree.unlock(grown(tree, text(1), table, prefix, text(2), priority=0))
+    table.release()
+    store(tree, text(3))
+    assert (tree.evict(1), tree.peek(text(1, 2)), tree.peek(text(3))) == (1, 8, 0)
 
 
 def test_hits_count_who_came_along_each_run(tree):
@@ -245,6 +280,14 @@ def test_check_names_what_is_broken(tree, what):
     tree.check()
     broken(tree, field, value)
     with pytest.raises(AssertionError, match=re.escape(says)):
+        tree.check()
+
+
+def test_check_finds_a_block_that_stands_there_twice(tree):
+    blocks = store(tree, text(1, 2))
+    node = nodes(tree)[1]
+    node.key, node.blocks, node.end = node.key + bytes(16), [*blocks, blocks[0]], 3
+    with pytest.raises(AssertionError, match="a block stands in the tree twice, or not"):
         tree.check()
 
 
