@@ -107,9 +107,8 @@ class RadixTree:
         self.pool.keep_all(new)
         node, found = self._walk(start, run)
         if new:
-            node = self._append(
-                node, run[len(found) * self._step :], new, after is not None and node is start
-            )
+            own = after is not None and node is start and priority >= node.priority
+            node = self._append(node, run[len(found) * self._step :], new, own)
         node.priority, node.used = max(node.priority, priority), next(self._clock)
         if after is not None:
             self._move_lock(start, node, len(new))

@@ -70,6 +70,15 @@ def test_a_parent_goes_after_its_last_child(make):
 
 
 @BOTH
+def test_what_got_a_child_does_not_go_before_it(make):
+    cache = a_cache(make)
+    store(cache, text(1))
+    store(cache, text(1, 2))
+    assert (cache.evict(1), cache.peek(text(1, 2))) == (1, 4)
+    everything_is_right(cache)
+
+
+@BOTH
 def test_a_block_given_to_somebody_else_is_never_found_as_what_it_was(make):
     cache = a_cache(make, num_blocks=2)
     old = store(cache, text(1, 2))

@@ -118,6 +118,17 @@ def test_an_insert_without_a_lock_never_makes_a_run_longer(tree):
     tree.unlock(prefix)
 
 
+def test_a_namespace_in_use_is_not_forgotten(tree):
+    prefixes = [locked(tree, text(1), namespace="x") for _ in range(2)]
+    store(tree, text(2), namespace="x")
+    tree.unlock(prefixes[0])
+    tree.evict(1)
+    assert len(tree.roots) == 1
+    everything_is_right(tree)
+    tree.unlock(prefixes[1])
+    assert tree.roots == {}
+
+
 def test_what_was_used_last_goes_last(tree):
     for n in (1, 2, 3, 4):
         store(tree, text(n))
@@ -179,13 +190,22 @@ def test_what_is_said_to_be_important_is_more_so_than_the_rest(tree):
     assert (tree.evict(1), tree.peek(text(1))) == (1, 4)
 
 
-def test_a_run_that_grows_stays_as_important_as_it_was(tree):
+def test_what_follows_is_as_important_as_it_is_said_to_be(tree):
     table, prefix = begun(tree, text(1))
     prefix = handed_in(tree, text(1), table, prefix, priority=1)
-    tree.unlock(grown(tree, text(1), table, prefix, text(2), priority=0))
+    prefix = grown(tree, text(1), table, prefix, text(2), priority=0)
+    tree.unlock(tree.insert([], [], after=prefix, priority=-1))
     table.release()
     store(tree, text(3))
-    assert (tree.evict(1), tree.peek(text(1, 2)), tree.peek(text(3))) == (1, 8, 0)
+    for found in ((4, 4), (4, 0), (0, 0)):
+        tree.evict(1)
+        assert (tree.peek(text(1, 2)), tree.peek(text(3))) == found
+    table, prefix = begun(tree, text(1))
+    prefix = handed_in(tree, text(1), table, prefix)
+    tree.unlock(grown(tree, text(1), table, prefix, text(2), priority=2))
+    assert runs(tree) == [([1, 2], 0, 0)]
+    store(tree, text(3), priority=1)
+    assert (tree.evict(1), tree.peek(text(1, 2))) == (1, 8)
 
 
 def test_hits_count_who_came_along_each_run(tree):
