@@ -7,6 +7,7 @@ meet stay two.)
 
 from collections import Counter, OrderedDict
 from itertools import count
+from operator import index
 
 from kvlab.paging.pool import require
 from kvlab.paging.prefix import TOKEN, Prefix, check_count, check_filled, packed
@@ -95,7 +96,8 @@ class BlockHashes:
             before, home = after.place
         run = packed(tokens, self.pool.block_size)[: len(blocks) * self._step]
         chain = self._chain(tokens[: len(blocks) * self.pool.block_size], home, before)
-        known, new = chain[len(before) :], list(blocks[len(chain) - len(before) :])
+        known = chain[len(before) :]
+        new = [index(block) for block in blocks[len(known) :]]
         self.pool.keep_all(new)
         for block in new:
             at = (len(chain) - len(before)) * self._step

@@ -7,6 +7,7 @@ path may be a million tokens long.
 from heapq import heappop, heappush
 from itertools import count
 from math import inf
+from operator import index
 
 from kvlab.paging.pool import require
 from kvlab.paging.prefix import TOKEN, Prefix, check_count, check_filled, packed
@@ -103,11 +104,11 @@ class RadixTree:
         check_filled(tokens, blocks, self.pool.block_size)
         start = self._root(namespace) if after is None else self._locked_end_of(after)
         run = packed(tokens, self.pool.block_size)[: len(blocks) * self._step]
-        new = list(blocks[self._found(start, run) // self._step :])
+        new = [index(block) for block in blocks[self._found(start, run) // self._step :]]
         self.pool.keep_all(new)
         node, found = self._walk(start, run)
         if new:
-            own = after is not None and node is start and priority >= node.priority
+            own = node is start and priority >= node.priority
             node = self._append(node, run[len(found) * self._step :], new, own)
         node.priority, node.used = max(node.priority, priority), next(self._clock)
         if after is not None:

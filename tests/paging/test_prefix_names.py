@@ -23,6 +23,13 @@ def test_any_sequence_of_ids_will_do(make, kind, size):
     assert cache.peek(kind(tokens)) == 2 * size
 
 
+@BOTH
+def test_blocks_are_kept_as_plain_numbers(make):
+    cache = a_cache(make)
+    prefix = cache.insert(text(1, 2), np.array([cache.pool.allocate(), cache.pool.allocate()]))
+    assert {type(block) for block in [*prefix.blocks, *cache.match(text(1)).blocks]} == {int}
+
+
 def test_only_whole_blocks_are_looked_at():
     for n, whole in ((0, 0), (3, 0), (4, 4), (7, 4), (8, 8)):
         assert packed(range(n), 4) == array("i", range(whole)).tobytes()
