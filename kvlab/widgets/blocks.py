@@ -60,7 +60,6 @@ class BlockStepper(Shown):
         event = widgets.IntSlider(
             value=self.at, min=0, max=self.count, description="event", **controls.look(controls.WIDE)
         )
-        shown = labelled(widgets.HTML(), "kv-answer")
         ways = {
             "kv-previous": ("←", "one event back", lambda at: max(at - 1, 0)),
             "kv-next": ("→", "one event on", lambda at: min(at + 1, self.count)),
@@ -70,20 +69,8 @@ class BlockStepper(Shown):
                 "kv-previous-mark": ("← mark", "to the end of the part before", self._before),
                 "kv-next-mark": ("mark →", "to the end of this part, or of the next", self._after),
             }
-        buttons = {}
-        for key, (sign, words, way) in ways.items():
-            made = widgets.Button(description=sign, tooltip=words, layout={"width": "80px"})
-            made.on_click(lambda _, way=way: setattr(event, "value", way(event.value)))
-            buttons[key] = labelled(made, key)
-
-        def draw():
-            for key, button in buttons.items():
-                button.disabled = event.value == (0 if "previous" in key else self.count)
-            shown.value = self.page(event.value)
-
-        controls.watch([labelled(event, "kv-event")], draw)
-        row = widgets.HBox([event, *buttons.values()], layout={"flex_flow": "row wrap"})
-        return labelled(widgets.VBox([row, shown]), "kv-block-stepper")
+        stepper = controls.stepper(labelled(event, "kv-event"), ways, self.page)
+        return labelled(stepper, "kv-block-stepper")
 
     def _before(self, at):
         return max((stop for stop in self.stops if stop < at), default=0)

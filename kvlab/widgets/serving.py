@@ -69,7 +69,6 @@ class SchedulerTimeline(Shown):
         step = widgets.IntSlider(
             value=self.at, min=0, max=self.last, description="step", **controls.look(controls.WIDE)
         )
-        shown = labelled(widgets.HTML(), "kv-answer")
         ways = {
             "kv-previous": ("←", "one step back", lambda at: max(at - 1, 0)),
             "kv-next": ("→", "one step on", lambda at: min(at + 1, self.last)),
@@ -80,20 +79,8 @@ class SchedulerTimeline(Shown):
             ),
             "kv-next-event": ("event →", "to the next step in which something happens", self._after),
         }
-        buttons = {}
-        for key, (sign, words, way) in ways.items():
-            made = widgets.Button(description=sign, tooltip=words, layout={"width": "80px"})
-            made.on_click(lambda _, way=way: setattr(step, "value", way(step.value)))
-            buttons[key] = labelled(made, key)
-
-        def draw():
-            for key, button in buttons.items():
-                button.disabled = ways[key][2](step.value) == step.value
-            shown.value = self.page(step.value)
-
-        controls.watch([labelled(step, "kv-step")], draw)
-        row = widgets.HBox([step, *buttons.values()], layout={"flex_flow": "row wrap"})
-        return labelled(widgets.VBox([row, shown]), "kv-scheduler-timeline")
+        stepper = controls.stepper(labelled(step, "kv-step"), ways, self.page)
+        return labelled(stepper, "kv-scheduler-timeline")
 
     def _before(self, at):
         return max((number for number in self.events if number < at), default=at)

@@ -130,6 +130,27 @@ def refused(error):
     return f"the calculator failed ({type(error).__name__}: {error}), which is a fault of its own"
 
 
+def stepper(slider, ways, page):
+    """A slider, buttons that move it, and below them the page of its value.
+
+    ways: {class: (sign, words, value -> where the button leads from it)}. page: value -> HTML.
+    """
+    shown, buttons = labelled(widgets.HTML(), "kv-answer"), {}
+    for key, (sign, words, way) in ways.items():
+        made = widgets.Button(description=sign, tooltip=words, layout={"width": "80px"})
+        made.on_click(lambda _, way=way: setattr(slider, "value", way(slider.value)))
+        buttons[key] = labelled(made, key)
+
+    def draw():
+        for key, (_, _, way) in ways.items():
+            buttons[key].disabled = way(slider.value) == slider.value
+        shown.value = page(slider.value)
+
+    watch([slider], draw)
+    row = widgets.HBox([slider, *buttons.values()], layout={"flex_flow": "row wrap"})
+    return widgets.VBox([row, shown])
+
+
 def watch(fields, draw):
     """Call ``draw`` after a change of any field, and once now."""
     for field in fields:
