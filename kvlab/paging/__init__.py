@@ -4,6 +4,7 @@ from kvlab.paging.hashes import BlockHashes
 from kvlab.paging.log import Log, Moment
 from kvlab.paging.pool import BlockPool, OutOfBlocks
 from kvlab.paging.prefix import Prefix
+from kvlab.paging.prefix_table import PrefixTable
 from kvlab.paging.radix import RadixTree
 from kvlab.paging.table import BlockTable
 
@@ -15,5 +16,6 @@ __all__ = [
     "Moment",
     "OutOfBlocks",
     "Prefix",
+    "PrefixTable",
     "RadixTree",
 ]

@@ -1,5 +1,6 @@
 """A block table: which blocks hold a sequence, in the order of its tokens."""
 
+from copy import copy
 from operator import index
 
 from kvlab.paging.pool import OutOfBlocks
@@ -120,13 +121,15 @@ class BlockTable:
     def fork(self, name=None):
         """A second table for the same tokens, which shares all blocks that hold any -> BlockTable."""
         self._check_alive()
-        other = BlockTable(self.pool, name)
+        other = copy(self)
+        other.name, other.blocks = name, []
+        if self.pool.log is not None:
+            self.pool.log.born(other)
         for place, block in enumerate(self.blocks[: -(-self.length // self.pool.block_size)]):
             if place >= self.borrowed:
                 self.pool.share(block)
             other.blocks.append(block)
             other._note("shared", block)
-        other.length, other.borrowed = self.length, self.borrowed
         other._note("length", self.length)
         return other
 

@@ -1,0 +1,44 @@
+"""A block table that begins with what a prefix cache has, and gives it what is computed."""
+
+from kvlab.paging.table import BlockTable
+
+
+class PrefixTable(BlockTable):
+    """The table of one text. Its longest stored beginning is there from the start, and stays locked.
+
+    tokens: the text so far. most: tokens of it, at most, that may be found: of a text that is stored whole
+    the last one has to be computed again, since logits are not stored. ``found`` tokens were.
+    """
+
+    def __init__(self, cache, tokens, namespace=None, most=None, name=None):
+        super().__init__(cache.pool, name)
+        self.cache, self.prefix = cache, cache.match(tokens, namespace, most)
+        cache.lock(self.prefix)
+        self.borrow(self.prefix.blocks)
+        self.found = self.prefix.tokens
+
+    def store(self, tokens):
+        """Give the cache all full blocks that it does not have yet. tokens: the text, of which ``length`` are
+        stored here. Where somebody else has stored the same meanwhile, the table goes over to those blocks.
+        """
+        size, known = self.pool.block_size, self.prefix.tokens
+        full = self.length // size * size
+        if full > known:
+            blocks = self.blocks[known // size : full // size]
+            self.prefix = self.cache.insert(tokens[known:full], blocks, after=self.prefix)
+            self.borrow(self.prefix.blocks)
+
+    def truncate(self, n):
+        """Not to less than what is in the cache: ValueError."""
+        if n < self.prefix.tokens:
+            raise ValueError(f"cannot keep {n} tokens: {self.prefix.tokens} of them are in a prefix cache")
+        super().truncate(n)
+
+    def fork(self, name=None):
+        other = super().fork(name)
+        self.cache.lock(other.prefix)
+        return other
+
+    def release(self):
+        super().release()
+        self.cache.unlock(self.prefix)
