@@ -122,7 +122,7 @@ class BlockTable:
         """A second table for the same tokens, which shares all blocks that hold any -> BlockTable."""
         self._check_alive()
         other = copy(self)
-        other.name, other.blocks = name, []
+        other.name, other.blocks, other.length = name, [], 0
         if self.pool.log is not None:
             self.pool.log.born(other)
         for place, block in enumerate(self.blocks[: -(-self.length // self.pool.block_size)]):
@@ -130,6 +130,7 @@ class BlockTable:
                 self.pool.share(block)
             other.blocks.append(block)
             other._note("shared", block)
+        other.length = self.length
         other._note("length", self.length)
         return other
 
