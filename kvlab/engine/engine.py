@@ -17,6 +17,9 @@ from kvlab.engine.stopping import Stop
 from kvlab.engine.trace import Step, Trace
 from kvlab.generation.arguments import checked_prompt, whole
 from kvlab.generation.sampling import Sampler
+from kvlab.paging import BlockHashes, RadixTree
+
+PREFIX_CACHES = {"radix": RadixTree, "hash": BlockHashes}
 
 
 class Engine:
@@ -25,10 +28,20 @@ class Engine:
     num_blocks, block_size: of the pool. max_batch_tokens: new tokens of one step, all requests together; it
     bounds how long a step takes, and how many texts can be written at a time. spare_blocks: free blocks that
     are left for each running text when another one is admitted. tokenizer: for texts and stop strings.
+    prefix_cache: "radix" or "hash" keeps what was computed, for texts that begin alike; None forgets it.
+    overtaking: so many that came later may be admitted before a request, if more of their text is cached.
     """
 
     def __init__(
-        self, model, num_blocks, block_size=16, max_batch_tokens=512, spare_blocks=1, tokenizer=None
+        self,
+        model,
+        num_blocks,
+        block_size=16,
+        max_batch_tokens=512,
+        spare_blocks=1,
+        tokenizer=None,
+        prefix_cache=None,
+        overtaking=0,
     ):
         if not hasattr(model, "config"):
             raise TypeError(f"model is {type(model).__name__}; kvlab.load gives two things: model, tokenizer")
@@ -40,9 +53,15 @@ class Engine:
         block_size = whole("block_size", block_size, at_least=1)
         max_batch_tokens = whole("max_batch_tokens", max_batch_tokens, at_least=1)
         spare_blocks = whole("spare_blocks", spare_blocks, at_least=0)
+        overtaking = whole("overtaking", overtaking, at_least=0)
+        if prefix_cache not in (None, *PREFIX_CACHES):
+            raise ValueError(f"prefix_cache is {prefix_cache!r}; it is 'radix', 'hash' or None")
+        if overtaking and prefix_cache is None:
+            raise ValueError(f"overtaking is {overtaking}, and there is no prefix cache to go by: give one")
         self.model, self.tokenizer = model, tokenizer
         self.pages = Pages(model.config, num_blocks, block_size)
-        self.scheduler = Scheduler(self.pages.pool, max_batch_tokens, spare_blocks)
+        self.prefix_cache = prefix_cache and PREFIX_CACHES[prefix_cache](self.pool)
+        self.scheduler = Scheduler(self.pool, max_batch_tokens, spare_blocks, self.prefix_cache, overtaking)
         self.trace, self.requests = Trace(num_blocks, block_size, max_batch_tokens), []
         self._made, self._record, self._free = self.clock(), Step(0), num_blocks
 
@@ -75,10 +94,12 @@ class Engine:
         seed=None,
         stop=(),
         stop_strings=(),
+        salt=None,
     ):
         """Queue a request -> :class:`Request`. Text number i of its n draws with ``seed + i``.
 
         stop_strings: one or several; a text ends when it contains one, and ``texts`` has what is before it.
+        salt: a string; texts of different salts share nothing in a prefix cache.
         The other arguments are those of :func:`~kvlab.generate`. Raises ValueError or TypeError for what is
         wrong with them, and for a text that is longer than the model or the pool; nothing is queued then.
         """
@@ -89,7 +110,9 @@ class Engine:
         seeds = [None if seed is None else whole("seed", seed, at_least=0) + i for i in range(n)]
         samplers = [Sampler(temperature, top_k, top_p, each) for each in seeds]
         stop = Stop(stop, stop_strings, self.model.config.vocab_size, self.tokenizer)
-        request = Request(len(self.requests), prompt, max_new_tokens, samplers, stop)
+        if not (salt is None or isinstance(salt, str)):
+            raise TypeError(f"salt is {salt!r}; it must be a string, or None")
+        request = Request(len(self.requests), prompt, max_new_tokens, samplers, stop, salt)
         first = request.sequences[0]
         request.note("submitted", len(self.trace), self.now)
         self._record.submitted.append([first.name, len(prompt), max_new_tokens, n])
@@ -143,8 +166,13 @@ class Engine:
         record.short, record.because = plan.short, plan.because
         for each, _ in plan.preempted:
             each.request.preempted += 1
+        record.evicted = plan.evicted
         for each in plan.admitted:
+            if "admitted" not in each.request.steps:
+                each.request.cached_tokens = each.stored
             each.request.note("admitted", record.number, self.now)
+            if self.prefix_cache is not None:
+                record.found.append([each.name, each.stored, len(each.tokens)])
         try:
             if plan.steps:
                 self._compute(plan.steps, record)
@@ -166,7 +194,11 @@ class Engine:
     def check(self):
         """Verify every invariant of pool, tables and queues. AssertionError names the broken one."""
         running, waiting = self.scheduler.running, self.scheduler.waiting
-        self.pool.check([each.table for each in running])
+        owners = [each.table for each in running]
+        if self.prefix_cache is not None:
+            self.prefix_cache.check()
+            owners.append(self.prefix_cache)
+        self.pool.check(owners)
         if any(each.table is not None for each in waiting):
             raise AssertionError("somebody waits and holds blocks")
         queued = [*running, *waiting]
@@ -187,6 +219,8 @@ class Engine:
         for each, row in zip(complete, logits, strict=True):
             for sequence in self._forked(each, record):
                 self._write(sequence, row, record)
+        for each, _ in steps:
+            each.store()
 
     @torch.no_grad()
     def _logits(self, steps):

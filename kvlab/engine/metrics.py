@@ -29,7 +29,10 @@ class Metrics:
     steps: int  # that computed something
     written: int  # tokens, of all texts
     computed: int  # tokens that went through the model
-    given_up: int  # stored tokens that preemption threw away, to be computed again
+    given_up: int  # stored tokens that preemption gave up, to be found or computed again
+    sought: int  # tokens of texts for which a prefix cache was asked, when they were admitted
+    found: int  # tokens of these that it had
+    evicted: int  # blocks of it
     seconds: float  # from the first submission to the end of the last step
     budget_used: float  # tokens of a step, of those that it may have: mean over steps
     pool_used: float  # blocks held while a step is computed, of all: mean over steps
@@ -44,6 +47,11 @@ class Metrics:
         """Tokens written a second."""
         return self.written / self.seconds if self.seconds else 0.0
 
+    @property
+    def hit_rate(self):
+        """Tokens that the prefix cache had, of those it was asked for: 0 to 1."""
+        return self.found / self.sought if self.sought else 0.0
+
     @classmethod
     def of(cls, engine):
         trace, requests = engine.trace, engine.requests
@@ -57,6 +65,9 @@ class Metrics:
             written=sum(len(output) for request in requests for output in request.outputs),
             computed=computed,
             given_up=sum(tokens for step in trace.steps for _, tokens in step.preempted),
+            sought=sum(length for step in trace.steps for _, _, length in step.found),
+            found=sum(found for step in trace.steps for _, found, _ in step.found),
+            evicted=sum(step.evicted for step in trace.steps),
             seconds=last - first,
             budget_used=computed / (count * trace.max_batch_tokens),
             pool_used=sum(step.held for step in steps) / (count * trace.num_blocks),

@@ -1,5 +1,7 @@
 """What somebody asked for, and the texts that are being written for it."""
 
+from kvlab.paging import PrefixTable
+
 
 class Sequence:
     """One text: the prompt and what has been written; the table holds the first ``stored`` tokens of it."""
@@ -8,6 +10,7 @@ class Sequence:
         self.request, self.index, self.tokens = request, index, tokens
         self.sampler, self.table = sampler, table
         self.ended = False
+        self.overtaken = 0  # by so many that came later
 
     def __repr__(self):
         return f"Sequence({self.name}: {len(self.tokens)} tokens, {self.stored} stored)"
@@ -35,9 +38,15 @@ class Sequence:
         """How many sequences it will be: all of its request's, until they have been forked from it."""
         return self.request.n if len(self.request.sequences) == 1 else 1
 
+    def store(self):
+        """Give the prefix cache, if there is one, what is computed."""
+        if isinstance(self.table, PrefixTable):
+            self.table.store(self.tokens)
+
     def let_go(self):
         """Give its blocks back."""
         if self.table is not None:
+            self.store()
             self.table.release()
             self.table = None
 
@@ -51,13 +60,14 @@ class Request:
                 "submitted", "admitted" for the first time, had its "first token", and "ended"
     """
 
-    def __init__(self, number, prompt, max_new_tokens, samplers, stop):
-        self.number = number
+    def __init__(self, number, prompt, max_new_tokens, samplers, stop, namespace=None):
+        self.number, self.namespace = number, namespace  # in a prefix cache
         self.prompt, self.max_new_tokens, self.stop, self.n = prompt, max_new_tokens, stop, len(samplers)
         self.samplers = samplers
         self.sequences = [Sequence(self, 0, list(prompt), samplers[0])]
         self.outputs, self.why = [[] for _ in samplers], [None] * self.n
         self.preempted = 0  # how many times one of its texts was
+        self.cached_tokens = 0  # of its prompt, found in the prefix cache when it was first admitted
         self.steps, self.times = {}, {}
 
     def __repr__(self):

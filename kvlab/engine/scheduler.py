@@ -5,9 +5,10 @@
 
 from collections import deque
 from dataclasses import dataclass, field
+from itertools import islice
 
 from kvlab.caches.paged import blocks_needed
-from kvlab.paging import BlockTable
+from kvlab.paging import BlockTable, PrefixTable
 
 
 @dataclass
@@ -18,7 +19,8 @@ class Plan:
     admitted: list = field(default_factory=list)
     preempted: list = field(default_factory=list)  # (sequence, stored tokens given up)
     short: int = 0  # blocks that were missing before anybody was preempted
-    because: str = ""  # why the first who waits was not admitted: a key of trace.REASONS
+    because: str = ""  # why the next who waits was not admitted: a key of trace.REASONS
+    evicted: int = 0  # blocks of the prefix cache
 
 
 class Scheduler:
@@ -28,16 +30,21 @@ class Scheduler:
     whoever waits, first come first served, if the pool has room for all tokens of theirs and ``spare_blocks``
     more for each that runs. When running sequences need more blocks than there are, the one that came last
     gives all of its own back and waits in front of the queue, to be computed again (preemption).
+
+    cache: a prefix cache, or None. What it keeps counts as room, and is evicted when that is needed.
+    overtaking: with a cache, whoever waits may be overtaken so many times by others that came later and find
+    more of their text in it.
     """
 
-    def __init__(self, pool, max_batch_tokens, spare_blocks):
+    def __init__(self, pool, max_batch_tokens, spare_blocks, cache=None, overtaking=0):
         self.pool, self.max_batch_tokens, self.spare_blocks = pool, max_batch_tokens, spare_blocks
+        self.cache, self.overtaking = cache, overtaking
         self.waiting, self.running = deque(), []  # running: in the order in which they came
 
     def plan(self):
         """Form the next step -> :class:`Plan`."""
         plan = Plan(self._running_steps())
-        while (short := self._needed(plan.steps) - self.pool.num_free) > 0:
+        while (short := self._needed(plan.steps) - self.room) > 0:
             plan.short = plan.short or short
             last = self.running.pop()
             plan.preempted.append((last, last.stored))
@@ -45,7 +52,14 @@ class Scheduler:
             self.waiting.appendleft(last)
             plan.steps = self._running_steps()
         self._admit(plan)
+        if self.cache is not None:
+            plan.evicted = self.cache.evict(max(0, self._needed(plan.steps) - self.pool.num_free))
         return plan
+
+    @property
+    def room(self):
+        """Blocks that are free, or would be after an eviction."""
+        return self.pool.num_free + self.pool.num_kept
 
     def _needed(self, steps):
         return blocks_needed(self.pool, [(each.table, n) for each, n in steps])
@@ -66,27 +80,53 @@ class Scheduler:
         budget = self.max_batch_tokens - sum(n for _, n in plan.steps)
         taken = sum(each.table.needed(each.missing) for each in self.running)
         while self.waiting:
-            first = self.waiting[0]
-            needed = -(-len(first.tokens) // self.pool.block_size)
+            first = self._next()
             spare = self.spare_blocks * len(self.running)
             if plan.preempted:
                 plan.because = "preemption"
             elif sum(each.places for each in self.running) + first.places > self.max_batch_tokens:
                 plan.because = "texts"  # all who run may decode in one step
-            elif taken + needed + spare > self.pool.num_free:
-                plan.because = "blocks"
             elif not budget:
                 plan.because = "budget"
+            elif not self._opened(first, taken + spare):
+                plan.because = "blocks"
             else:
-                self.waiting.popleft()
-                first.table = BlockTable(self.pool)
-                self.running.append(first)
+                self._let_in(first)
+                taken += first.table.needed(first.missing)
                 plan.admitted.append(first)
                 plan.steps.append((first, min(first.missing, budget)))
                 budget -= plan.steps[-1][1]
-                taken += needed
                 continue
             break
+
+    def _next(self):
+        """Of the first who waits and those that may overtake it, the one that finds most in the cache."""
+        if not self.overtaking:
+            return self.waiting[0]
+        candidates = []
+        for each in islice(self.waiting, self.overtaking + 1):
+            candidates.append(each)
+            if each.overtaken == self.overtaking:
+                break
+        return max(candidates, key=lambda each: self.cache.peek(each.tokens, each.request.namespace))
+
+    def _let_in(self, sequence):
+        place = self.waiting.index(sequence)
+        for each in islice(self.waiting, place):
+            each.overtaken += 1
+        del self.waiting[place]
+        self.running.append(sequence)
+
+    def _opened(self, sequence, taken):
+        """Give it a table, if there is room for all its tokens besides what is taken -> bool."""
+        if self.cache is None:
+            sequence.table = BlockTable(self.pool)
+        else:
+            most = len(sequence.tokens) - 1  # the last one is computed: its logits are not stored
+            sequence.table = PrefixTable(self.cache, sequence.tokens, sequence.request.namespace, most)
+        if taken + sequence.table.needed(sequence.missing) > self.room:
+            sequence.let_go()
+        return sequence.table is not None
 
     def step_back(self):
         """A step failed part of the way: what was stored without a token written after it, is to be computed

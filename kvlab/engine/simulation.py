@@ -12,7 +12,7 @@ from kvlab import memory
 from kvlab.engine.engine import Engine
 from kvlab.memory.roofline import step_on
 
-ANY = torch.zeros(1)  # logits over the one token that a simulation knows
+ANY = torch.zeros(1)  # logits of token 0, the only one that a simulation writes
 
 
 class Price:
@@ -64,15 +64,31 @@ def each_a_second(steps):
 class Simulation(Engine):
     """An :class:`Engine` for requests of which only the lengths matter; its clock is what the steps cost.
 
-    price: [(tokens stored, new tokens)] of a step -> seconds, such as a :class:`Price`. There is no limit to
-    a text but the pool.
+    price: [(tokens stored, new tokens)] of a step -> seconds, such as a :class:`Price`; the other arguments
+    are an engine's. Prompts are of any tokens, answers of zeros. There is no limit to a text but the pool.
     """
 
-    def __init__(self, num_blocks, block_size=16, max_batch_tokens=512, spare_blocks=1, price=each_a_second):
+    def __init__(
+        self,
+        num_blocks,
+        block_size=16,
+        max_batch_tokens=512,
+        spare_blocks=1,
+        price=each_a_second,
+        prefix_cache=None,
+        overtaking=0,
+    ):
         self.price, self.elapsed = price, 0.0
-        lengths = SimpleNamespace(vocab_size=1, num_layers=0, max_positions=2**62)
-        model = SimpleNamespace(config=lengths)
-        super().__init__(model, num_blocks, block_size, max_batch_tokens, spare_blocks)
+        anything = SimpleNamespace(vocab_size=2**31, num_layers=0, max_positions=2**62)
+        super().__init__(
+            SimpleNamespace(config=anything),
+            num_blocks,
+            block_size,
+            max_batch_tokens,
+            spare_blocks,
+            prefix_cache=prefix_cache,
+            overtaking=overtaking,
+        )
 
     def clock(self):
         return self.elapsed

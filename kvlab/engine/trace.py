@@ -15,14 +15,16 @@ class Step:
     submitted: list = field(default_factory=list)  # [name, tokens of the prompt, max_new_tokens, n]
     ran: list = field(default_factory=list)  # [name, new tokens, "decode" or "prefill"]; none if it failed
     admitted: list = field(default_factory=list)
+    found: list = field(default_factory=list)  # [name, tokens that the prefix cache had, tokens of the text]
     preempted: list = field(default_factory=list)  # [name, stored tokens given up]
     short: int = 0  # blocks that were missing, which is why somebody was preempted
     forked: list = field(default_factory=list)
     ended: list = field(default_factory=list)  # [name, "length", "stop" or "cancelled"]
     waiting: int = 0  # how many wait, after the step
-    because: str = ""  # why the first of them was not admitted: one of REASONS
+    because: str = ""  # why the next of them was not admitted: one of REASONS
+    evicted: int = 0  # blocks of the prefix cache
     taken: int = 0  # blocks
-    freed: int = 0
+    freed: int = 0  # evicted ones among them
     held: int = 0  # while it was computed
     began: float = 0.0  # seconds since the engine was made
     seconds: float = 0.0

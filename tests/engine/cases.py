@@ -96,7 +96,7 @@ def text_of(ids, new, index=0, *, model="plain", seed=None, **options):
     return longest(model, tuple(ids), new, tuple(sorted((options | seed).items())))
 
 
-def alone(ids, new, index=0, *, n=1, stop=(), stop_strings=(), **options):
+def alone(ids, new, index=0, *, n=1, stop=(), stop_strings=(), salt=None, **options):
     """Text number index of a request -> (tokens, why it ends, its text)."""
     tokens, written = text_of(ids, new, index, **options)[0][:new], []
     for token in tokens:
@@ -151,7 +151,7 @@ class Watched:
     def _compare_logits(self, index, written, rows):
         """As many as tokens, or one more for a stop token: those after the prompt and after each token."""
         assert len(rows) - written in (0, 1)
-        drawn = {k: v for k, v in self.options.items() if k not in ("n", "stop", "stop_strings")}
+        drawn = {k: v for k, v in self.options.items() if k not in ("n", "stop", "stop_strings", "salt")}
         exact = text_of(self.ids, self.new, index, model=self.model, **drawn)[1]
         if rows:
             assert (torch.stack(rows) - exact[: len(rows)]).abs().max() < TOLERANCE

@@ -16,7 +16,8 @@ shaped = st.builds(dict, temperature=st.just(2.0), seed=seeds, top_k=st.just(5),
 
 
 class EngineMachine(RuleBasedStateMachine):
-    steps = preemptions = failures = 0  # of all runs together
+    prefix_cache = None
+    steps = preemptions = failures = found = evicted = 0  # of all runs together
 
     @initialize(
         blocks=st.integers(6, 14),
@@ -24,10 +25,14 @@ class EngineMachine(RuleBasedStateMachine):
         budget=st.integers(1, 20),
         spare=st.integers(0, 2),
         model=st.sampled_from(["plain", "plain", "windows", "latent"]),
+        overtaking=st.integers(0, 3),
     )
-    def begin(self, blocks, size, budget, spare, model):
+    def begin(self, blocks, size, budget, spare, model, overtaking):
+        options = {"tokenizer": LETTERS, "prefix_cache": self.prefix_cache}
+        if self.prefix_cache is not None:
+            options["overtaking"] = overtaking
         self.model = model
-        self.server = engine(blocks * 4 // size, size, budget, spare, model, tokenizer=LETTERS)
+        self.server = engine(blocks * 4 // size, size, budget, spare, model, **options)
         self.referee, self.texts, self.streams = Referee(self.server), [], []
 
     @rule(
@@ -37,13 +42,20 @@ class EngineMachine(RuleBasedStateMachine):
         stop=st.sets(st.integers(0, VOCAB - 1), max_size=2),
         stop_strings=strings,
         sampling=samplings | shaped,
+        data=st.data(),
     )
-    def submit(self, ids, new, n, stop, stop_strings, sampling):
+    def submit(self, ids, new, n, stop, stop_strings, sampling, data):
         server = self.server
         room = server.pool.num_blocks * server.pool.block_size
+        if server.requests and data.draw(st.booleans()):  # it goes on where an earlier one was once
+            earlier = data.draw(st.sampled_from(server.requests))
+            whole = [*earlier.prompt, *earlier.outputs[0]]
+            ids = [*whole[: data.draw(st.integers(0, len(whole)))], *ids][: min(24, room)]
         new = min(new, room - len(ids) + 1)
         n = min(n, server.scheduler.max_batch_tokens)
         options = {"n": n, "stop": stop, "stop_strings": stop_strings} | sampling
+        if self.prefix_cache is not None:
+            options["salt"] = data.draw(st.sampled_from([None, None, "a"]))
         self.texts.append(Watched(server, ids, new, model=self.model, **options))
 
     @rule(steps=st.integers(1, 4))
@@ -59,7 +71,7 @@ class EngineMachine(RuleBasedStateMachine):
     def fail(self, where, error):
         with failing(self.server, where, error):
             self.referee.failing_step(error)
-        EngineMachine.failures += 1
+        type(self).failures += 1
 
     @precondition(lambda self: any(not each.done for each in self.texts))
     @rule(data=st.data())
@@ -101,5 +113,15 @@ class EngineMachine(RuleBasedStateMachine):
         assert not self.texts
         for each, index, stream, pieces in self.streams:
             assert "".join([*pieces, *stream]) == each.texts[index]
-        EngineMachine.steps += len(self.server.trace)
-        EngineMachine.preemptions += sum(len(step.preempted) for step in self.server.trace.steps)
+        metrics, kind = self.server.metrics(), type(self)
+        kind.steps += len(self.server.trace)
+        kind.preemptions += sum(len(step.preempted) for step in self.server.trace.steps)
+        kind.found, kind.evicted = kind.found + metrics.found, kind.evicted + metrics.evicted
+
+
+class RadixMachine(EngineMachine):
+    prefix_cache = "radix"
+
+
+class HashMachine(EngineMachine):
+    prefix_cache = "hash"

@@ -15,15 +15,22 @@ class Referee:
     def __init__(self, engine):
         self.engine, self.scheduler, self.pool = engine, engine.scheduler, engine.pool
         self.free, self.queues, self.first_come, self.failed = self.pool.num_free, {}, [], set()
-        self.log = Log.of(self.pool) if self.pool.num_free == self.pool.num_blocks else None
+        self.cache = engine.prefix_cache
+        logged = self.cache is None and self.pool.num_free == self.pool.num_blocks
+        self.log = Log.of(self.pool) if logged else None
         self.seen, self.moment = 0, Moment(self.pool.num_blocks, self.pool.block_size)
         self.make, plan = engine.step, self.scheduler.plan
+        if self.cache is not None:
+            evict, self.cache.evict = self.cache.evict, self.evict_later
 
         def watched():
             self.before = [(each, each.missing) for each in self.scheduler.running]
             self.decoding = {each for each in self.scheduler.running if writes(each)}
             self.plan = plan()
             self.after_planning()
+            if self.cache is not None:
+                self.plan.evicted = evict(self.to_evict)
+                assert self.plan.evicted == self.to_evict
             return self.plan
 
         self.scheduler.plan = watched
@@ -47,10 +54,11 @@ class Referee:
         raise AssertionError("it did not fail")
 
     def run(self, most=3000):
-        """Until everybody has ended, and every block is free again -> the trace."""
+        """Until everybody has ended, and nobody holds a block -> the trace."""
         while not self.engine.idle and len(self.engine.trace) < most:
             self.step()
-        assert self.engine.idle and self.pool.num_free == self.pool.num_blocks
+        assert self.engine.idle and self.pool.num_held == 0
+        assert self.pool.num_kept == (self.cache.num_blocks if self.cache is not None else 0)
         self.check_lives()
         return self.engine.trace
 
@@ -83,8 +91,24 @@ class Referee:
         room = sum(each.table.needed(each.missing) for each in running)
         if plan.admitted:
             spare = scheduler.spare_blocks * (len(running) - 1)
-            assert room + spare <= self.pool.num_free, "room for all tokens of all, and something to spare"
+            assert room + spare <= self.room(), "room for all tokens of all, and something to spare"
         assert plan.because == self.why_waiting(bool(gone), room, size)
+
+    def room(self):
+        return self.pool.num_free + self.pool.num_kept
+
+    def evict_later(self, n):
+        """So that the cache is looked at as it was when the plan was made."""
+        self.to_evict = n
+        return 0
+
+    def next(self):
+        """Whose turn it was: who finds most, of the first and those that may still overtake it."""
+        waiting, limit = list(self.scheduler.waiting), self.scheduler.overtaking
+        tired = [place for place, each in enumerate(waiting) if each.overtaken >= limit]
+        turn = waiting[: min([limit, *tired[:1]]) + 1]
+        found = [self.cache.peek(each.tokens, each.request.namespace) if limit else 0 for each in turn]
+        return turn[found.index(max(found))]
 
     def why_waiting(self, preempted, room, size):
         """Why the first that waits was not let in, worked out again."""
@@ -93,14 +117,22 @@ class Referee:
             return ""
         if preempted:
             return "preemption"
-        first = scheduler.waiting[0]
+        first = self.next()
         if sum(each.places for each in [*scheduler.running, first]) > scheduler.max_batch_tokens:
             return "texts"
-        room += -(-len(first.tokens) // size) + scheduler.spare_blocks * len(scheduler.running)
-        if room > self.pool.num_free:
-            return "blocks"
-        assert sum(n for _, n in self.plan.steps) == scheduler.max_batch_tokens, "it had no reason to wait"
-        return "budget"
+        if sum(n for _, n in self.plan.steps) == scheduler.max_batch_tokens:
+            return "budget"
+        found, unused = self.found(first)
+        room += -(-len(first.tokens) // size) - found + scheduler.spare_blocks * len(scheduler.running)
+        assert room > self.room() - unused, "it had no reason to wait"
+        return "blocks"
+
+    def found(self, sequence):
+        """Blocks that a prefix cache has of its text, and how many of these nobody uses."""
+        if self.cache is None:
+            return 0, 0
+        found = self.cache.match(sequence.tokens, sequence.request.namespace, len(sequence.tokens) - 1)
+        return len(found.blocks), sum(not self.pool.count(block) for block in found.blocks)
 
     def after(self, record):
         engine, pool = self.engine, self.pool
@@ -124,7 +156,11 @@ class Referee:
         new = [each.request for each in self.plan.admitted if each.request not in self.first_come]
         self.first_come += new
         numbers = [request.number for request in self.first_come]
-        assert numbers == sorted(numbers), "first come, first served"
+        for place, number in enumerate(numbers):
+            overtook = sum(other > number for other in numbers[:place])
+            assert overtook <= self.scheduler.overtaking, "first come, first served, but for so many"
+        assert [name for name, *_ in record.found] == (record.admitted if self.cache is not None else [])
+        assert all(0 <= found < of for _, found, of in record.found), "the last token is computed, always"
         ended = {name for name, why in record.ended if why != "cancelled"}
         running = {each.name for each in self.scheduler.running} | ended
         waiting = {each.name for each in self.scheduler.waiting}

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from kvlab.engine import Engine
+from kvlab.paging import RadixTree
 from tests.engine.cases import LETTERS, MODEL, PLAIN, VOCAB, Watched, engine, lively, prompt
 from tests.engine.referee import Referee
 
@@ -78,6 +79,8 @@ REFUSED = [
     ([prompt(5)], {"stop": [True]}, "a stop id is True"),
     ([prompt(5)], {"stop_strings": ["a", ""]}, "a stop string is empty"),
     ([prompt(5)], {"stop_strings": [1]}, "a stop string is 1"),
+    ([prompt(5)], {"salt": 3}, "salt is 3; it must be a string, or None"),
+    ([prompt(5)], {"salt": b"a"}, "salt is b'a'"),
 ]
 
 
@@ -126,13 +129,27 @@ def test_after_all_refusals_everything_is_served(busy):
         each.compare()
 
 
-@pytest.mark.parametrize("name", ["num_blocks", "block_size", "max_batch_tokens", "spare_blocks"])
+SIZES = "num_blocks", "block_size", "max_batch_tokens", "spare_blocks", "overtaking"
+
+
+@pytest.mark.parametrize("name", SIZES)
 def test_sizes_of_an_engine(name):
-    least = 0 if name == "spare_blocks" else 1
+    least = 0 if name in SIZES[-2:] else 1
     for value, error in {least - 1: ValueError, True: ValueError, 2.0: TypeError, None: TypeError}.items():
         with pytest.raises(error, match=f"{name} is {value}; it must be an integer"):
             Engine(MODEL, **({"num_blocks": 9} | {name: value}))
     assert Engine(MODEL, **({"num_blocks": 9} | {name: least})).idle
+
+
+@pytest.mark.parametrize("kind", ["lru", "", True, RadixTree, ["radix"]])
+def test_what_is_no_prefix_cache(kind):
+    with pytest.raises(ValueError, match="prefix_cache is .*; it is 'radix', 'hash' or None"):
+        Engine(MODEL, 9, prefix_cache=kind)
+
+
+def test_overtaking_needs_a_prefix_cache():
+    with pytest.raises(ValueError, match="overtaking is 2, and there is no prefix cache to go by: give one"):
+        Engine(MODEL, 9, overtaking=2)
 
 
 def test_what_is_no_model():

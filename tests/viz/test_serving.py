@@ -9,6 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from kvlab import viz
+from kvlab.engine import Simulation
 from kvlab.engine.trace import Step, Trace
 from kvlab.viz.serving import batches_sheet, events, step_sheet, stops, timeline_sheet
 from kvlab.viz.serving.looks import LOOKS, Columns
@@ -311,3 +312,15 @@ def test_a_filmstrip_is_the_overview_and_some_steps():
 def test_what_cannot_be_drawn_is_refused(draw, wrong):
     with pytest.raises(ValueError, match=re.escape(wrong)):
         draw()
+
+
+def test_what_a_prefix_cache_had_and_lost_is_said():
+    simulation = Simulation(num_blocks=6, block_size=4, max_batch_tokens=64, prefix_cache="radix")
+    for first, length in ((1, 9), (1, 13), (2, 13)):
+        simulation.submit([first] * length, 2)
+        simulation.run()
+    said = [step_sheet(simulation.trace, number).title for number in (0, 2, 4)]
+    for title, found in zip(said, ("0 (0 of 9", "1 (8 of 13", "2 (0 of 13"), strict=True):
+        assert f"admitted: request {found} found)" in title
+    assert ["evicted" in title for title in said] == [False, False, True]
+    assert "4 taken, 1 freed; 1 evicted" in said[2]

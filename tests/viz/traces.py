@@ -40,7 +40,8 @@ def walk(seed, requests=6):
     choose = Random(seed)
     budget, size = choose.choice([3, 8, 16, 70, 600]), choose.choice([1, 4, 5])
     blocks = choose.choice([24, 32, 40, 900]) // size
-    engine = Engine(Fragile(lambda: choose.random() < 0.06), blocks, size, budget, choose.randint(0, 2))
+    model, cache = Fragile(lambda: choose.random() < 0.06), choose.choice([None, "radix", "hash"])
+    engine = Engine(model, blocks, size, budget, choose.randint(0, 2), prefix_cache=cache)
     asked, queues = [], []
     while len(engine.trace) < 3 or len(asked) < requests or not engine.idle:
         if len(asked) < requests and choose.random() < 0.5:

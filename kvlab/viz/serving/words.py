@@ -113,12 +113,13 @@ def happened(step, names):
     preempted = ", ".join(f"{names.one(name)} ({many(n, 'token')} given up)" for name, n in step.preempted)
     if preempted:
         preempted += f": {many(step.short, 'block')} {'was' if step.short == 1 else 'were'} missing"
+    found = ", ".join(f"{names.one(name)} ({have:,} of {of:,} found)" for name, have, of in step.found)
     return {
         "arrived": ", ".join(
             f"{names.one(name)} ({many(prompt, 'token')}{f', {n} texts' if n > 1 else ''})"
             for name, prompt, _, n in step.submitted
         ),
-        "admitted": names.all(step.admitted),
+        "admitted": found or names.all(step.admitted),
         "preempted": preempted,
         "forked": names.all(step.forked),
         "ended": ", ".join(f"{names.all(group)} ({why})" for why, group in ended.items()),
@@ -136,10 +137,11 @@ def computed(trace, number, names):
         said += f"{first} not admitted: {step.reason}"
     chunks = (f"{names.one(name)} ({many(n, 'token')})" for name, n, what in step.ran if what == "prefill")
     held = f"{step.held:,} of {trace.num_blocks:,} held in it"
+    evicted = f"; {step.evicted:,} evicted" if step.evicted else ""
     return {
         "decode": names.all(name for name, _, what in step.ran if what == "decode"),
         "prefill": ", ".join(chunks),
         "paused": names.all(paused),
-        "blocks": f"{held}; {step.taken:,} taken, {step.freed:,} freed",
+        "blocks": f"{held}; {step.taken:,} taken, {step.freed:,} freed{evicted}",
         "waiting": said,
     }
