@@ -6,6 +6,7 @@ from kvlab.engine.request import Request
 from kvlab.engine.scheduler import Scheduler
 from kvlab.engine.simulation import Price, Simulation
 from kvlab.engine.trace import Step, Trace
+from kvlab.engine.users import agents, chat, converse, few_shot, talk
 from kvlab.engine.workload import arrivals, serve
 
 __all__ = [
@@ -18,6 +19,11 @@ __all__ = [
     "Spread",
     "Step",
     "Trace",
+    "agents",
     "arrivals",
+    "chat",
+    "converse",
+    "few_shot",
     "serve",
+    "talk",
 ]
