@@ -1,8 +1,8 @@
 """Users whose texts begin alike: few-shot questions, chats, agents that branch.
 
 A user is an iterator: it gives the prompts that it asks next, all at once, and is sent their answers (token
-ids, both). So what it asks can depend on what was written. Lengths that are asked for are means: each is drawn
-from half of it to one and a half.
+ids, both). So what it asks can depend on what was written. Lengths are means: each is drawn from half of it
+to one and a half.
 """
 
 from collections import deque
