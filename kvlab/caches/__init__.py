@@ -2,6 +2,7 @@
 
 from kvlab.caches.base import Cache, CacheOverflow
 from kvlab.caches.growing import GrowingCache
+from kvlab.caches.host import HostTier
 from kvlab.caches.maps import AttentionMaps
 from kvlab.caches.none import NoCache
 from kvlab.caches.paged import PagedCache, PagedStep, Pages
@@ -12,6 +13,7 @@ __all__ = [
     "Cache",
     "CacheOverflow",
     "GrowingCache",
+    "HostTier",
     "NoCache",
     "PagedCache",
     "PagedStep",

@@ -23,6 +23,7 @@ from kvlab.memory.layers import Attention, Compressed, Latent, Layer, Shared, St
 from kvlab.memory.pool import Allocation, allocation
 from kvlab.memory.roofline import Step, attention_intensity, decode, prefill, touched
 from kvlab.memory.spec import ModelSpec, spec_of
+from kvlab.memory.spill import break_even, load_seconds
 from kvlab.memory.units import GB, UNITS, GiB, size
 
 __all__ = [
@@ -50,6 +51,7 @@ __all__ = [
     "UnknownName",
     "allocation",
     "attention_intensity",
+    "break_even",
     "budget",
     "cost",
     "decode",
@@ -61,6 +63,7 @@ __all__ = [
     "free_bytes",
     "kv_bytes",
     "latent_step",
+    "load_seconds",
     "longest",
     "models",
     "naive_bytes",

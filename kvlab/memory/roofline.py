@@ -61,20 +61,25 @@ def decode(model, tokens, device, sequences=1, dtype=None, weights_dtype=None, t
     return step_on(device, flops, kv, round(weights * touched(spec, sequences)))
 
 
-def prefill(model, tokens, device, sequences=1, weights_dtype=None, tp=1):
-    """A prompt of ``tokens`` tokens, all at once -> :class:`Step`, one rank.
+def prefill(model, tokens, device, sequences=1, weights_dtype=None, tp=1, cached=0, dtype=None):
+    """A prompt of ``tokens`` tokens, all at once, after ``cached`` stored ones -> :class:`Step`, one rank.
 
-    Attention's work is quadratic: query number t meets t keys, so half of tokens x tokens in a full layer.
+    Attention's work is quadratic: query number t meets t keys, so half of tokens x tokens in a full layer,
+    and tokens x cached more. Of what is cached, as much is read, once for all queries, as a decode step would
+    read. dtype: of the cache. Latent layers count as if it were expanded already: see ``absorption``.
     """
-    spec, _, tp = asked(model, None, tp)
+    spec, form, tp = asked(model, dtype, tp)
     tokens, sequences = whole(tokens, "tokens", least=1), whole(sequences, "sequences", least=1)
+    cached = whole(cached, "cached")
     weights = weight_bytes(spec, weights_dtype, tp)
+    kv = sequences * read_bytes(spec, cached, form, tp) if cached else 0
     attention = sum(
-        layer.visible_so_far(tokens) * layer.row_flops(spec.query_heads, prefill=True)
+        (layer.visible_so_far(cached + tokens) - layer.visible_so_far(cached))
+        * layer.row_flops(spec.query_heads, prefill=True)
         for layer in spec.layers
     )
     flops = sequences * (2 * _active(spec) * tokens + attention) // tp
-    return step_on(device, flops, 0, round(weights * touched(spec, sequences * tokens)))
+    return step_on(device, flops, kv, round(weights * touched(spec, sequences * tokens)))
 
 
 def attention_intensity(layer, query_heads, dtype="bf16"):
