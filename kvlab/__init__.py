@@ -8,6 +8,7 @@ from importlib import import_module
 
 _HOMES = {
     "load": "kvlab.model.load",
+    "load_adapter": "kvlab.model.peft",
     "Ledger": "kvlab.ledger",
     "generate": "kvlab.generation",
 }

@@ -7,7 +7,8 @@ with. Peers that are not installed have a row that says how to get them.
 from kvlab.benchmarks.decode import decode
 from kvlab.benchmarks.engine import engine
 from kvlab.benchmarks.pool import pool
+from kvlab.benchmarks.prefix import prefix
 
-BENCHMARKS = {"pool": pool, "decode": decode, "engine": engine}
+BENCHMARKS = {"pool": pool, "prefix": prefix, "decode": decode, "engine": engine}
 
 __all__ = ["BENCHMARKS"]

@@ -31,8 +31,7 @@ REQUESTS = 32
 @torch.no_grad()
 def engine():
     """Rows of the benchmark: tokens a second, and how many times transformers'."""
-    model = Decoder(CONFIG).requires_grad_(False).eval()
-    initialise(model, seed=0)
+    model = random_model()
     requests = _requests()
     ours, texts = _timed(lambda: _engine(model, requests))
     _check(model, requests, texts)
@@ -58,6 +57,12 @@ def engine():
         )
     )
     return rows
+
+
+def random_model():
+    model = Decoder(CONFIG).requires_grad_(False).eval()
+    initialise(model, seed=0)
+    return model
 
 
 def _row(name, seconds, ours, asked, conditions):

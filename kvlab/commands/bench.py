@@ -6,7 +6,7 @@ import os
 
 from kvlab.commands import CommandError, setup
 
-NAMES = ("pool", "decode", "engine")
+NAMES = ("pool", "prefix", "decode", "engine")
 
 
 def main(argv):

@@ -4,6 +4,7 @@
 """
 
 import time
+from contextlib import nullcontext
 from itertools import chain
 
 import torch
@@ -17,6 +18,7 @@ from kvlab.engine.stopping import Stop
 from kvlab.engine.trace import Step, Trace
 from kvlab.generation.arguments import checked_prompt, whole
 from kvlab.generation.sampling import Sampler
+from kvlab.model.lora import adapted
 from kvlab.paging import BlockHashes, RadixTree
 
 PREFIX_CACHES = {"radix": RadixTree, "hash": BlockHashes}
@@ -94,12 +96,15 @@ class Engine:
         seed=None,
         stop=(),
         stop_strings=(),
+        adapter=None,
         salt=None,
     ):
         """Queue a request -> :class:`Request`. Text number i of its n draws with ``seed + i``.
 
         stop_strings: one or several; a text ends when it contains one, and ``texts`` has what is before it.
-        salt: a string; texts of different salts share nothing in a prefix cache.
+        adapter: a :class:`~kvlab.model.lora.Adapter` of this model; a step may have many.
+        salt: a string; texts of different salts share nothing in a prefix cache, nor do those of different
+        adapters.
         The other arguments are those of :func:`~kvlab.generate`. Raises ValueError or TypeError for what is
         wrong with them, and for a text that is longer than the model or the pool; nothing is queued then.
         """
@@ -112,13 +117,26 @@ class Engine:
         stop = Stop(stop, stop_strings, self.model.config.vocab_size, self.tokenizer)
         if not (salt is None or isinstance(salt, str)):
             raise TypeError(f"salt is {salt!r}; it must be a string, or None")
-        request = Request(len(self.requests), prompt, max_new_tokens, samplers, stop, salt)
+        if adapter is not None:
+            with adapted(self.model, [(adapter, 1)]):
+                pass  # it fits
+        request = Request(len(self.requests), prompt, max_new_tokens, samplers, stop, adapter, salt)
         first = request.sequences[0]
         request.note("submitted", len(self.trace), self.now)
         self._record.submitted.append([first.name, len(prompt), max_new_tokens, n])
         self.requests.append(request)
         self.scheduler.waiting.append(first)
         return request
+
+    def spill_to(self, host):
+        """From now on full blocks that are let go of go to a :class:`~kvlab.caches.HostTier`, too, and come
+        back from there when the prefix cache has lost them. Raises ValueError without a prefix cache, and for
+        a tier of other pages."""
+        if self.prefix_cache is None:
+            raise ValueError("there is no prefix cache, behind which a host's memory could stand: give one")
+        if host.pages is not self.pages:
+            raise ValueError("this tier is of other pages: make it with HostTier(engine.pages, num_blocks)")
+        self.scheduler.host = host
 
     def cancel(self, request):
         """End a request now, whatever its state; what it has written stays in ``outputs``.
@@ -162,6 +180,7 @@ class Engine:
         record.began = self.now
         plan = self.scheduler.plan()
         record.admitted = [each.name for each in plan.admitted]
+        record.loaded = [[each.name, tokens] for each, tokens in plan.loaded if tokens]
         record.preempted = [[each.name, stored] for each, stored in plan.preempted]
         record.short, record.because = plan.short, plan.because
         for each, _ in plan.preempted:
@@ -172,7 +191,7 @@ class Engine:
                 each.request.cached_tokens = each.stored
             each.request.note("admitted", record.number, self.now)
             if self.prefix_cache is not None:
-                record.found.append([each.name, each.stored, len(each.tokens)])
+                record.found.append([each.name, each.table.found, len(each.tokens)])
         try:
             if plan.steps:
                 self._compute(plan.steps, record)
@@ -198,6 +217,8 @@ class Engine:
         if self.prefix_cache is not None:
             self.prefix_cache.check()
             owners.append(self.prefix_cache)
+        if self.scheduler.host is not None:
+            self.scheduler.host.check()
         self.pool.check(owners)
         if any(each.table is not None for each in waiting):
             raise AssertionError("somebody waits and holds blocks")
@@ -230,7 +251,9 @@ class Engine:
             ids += each.tokens[each.stored : each.stored + n]
             ends += [len(ids) - 1] * (each.missing == n)
         view = PagedStep(self.pages, [each.table for each, _ in steps], [n for _, n in steps])
-        return self.model(torch.tensor(ids, device=self.model.device), view, rows=ends)
+        runs = [(each.request.adapter, n) for each, n in steps]
+        with adapted(self.model, runs) if any(adapter is not None for adapter, _ in runs) else nullcontext():
+            return self.model(torch.tensor(ids, device=self.model.device), view, rows=ends)
 
     def _forked(self, sequence, record):
         """The sequence, and where it is a prompt of which n texts are to be written, its forks."""

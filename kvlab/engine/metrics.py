@@ -33,6 +33,7 @@ class Metrics:
     sought: int  # tokens of texts for which a prefix cache was asked, when they were admitted
     found: int  # tokens of these that it had
     evicted: int  # blocks of it
+    loaded: int  # tokens that came from the host's memory
     seconds: float  # from the first submission to the end of the last step
     budget_used: float  # tokens of a step, of those that it may have: mean over steps
     pool_used: float  # blocks held while a step is computed, of all: mean over steps
@@ -68,6 +69,7 @@ class Metrics:
             sought=sum(length for step in trace.steps for _, _, length in step.found),
             found=sum(found for step in trace.steps for _, found, _ in step.found),
             evicted=sum(step.evicted for step in trace.steps),
+            loaded=sum(tokens for step in trace.steps for _, tokens in step.loaded),
             seconds=last - first,
             budget_used=computed / (count * trace.max_batch_tokens),
             pool_used=sum(step.held for step in steps) / (count * trace.num_blocks),

@@ -11,6 +11,7 @@ class Sequence:
         self.sampler, self.table = sampler, table
         self.ended = False
         self.overtaken = 0  # by so many that came later
+        self.load = None  # (token, Load from there on), while it waits for a host's memory
 
     def __repr__(self):
         return f"Sequence({self.name}: {len(self.tokens)} tokens, {self.stored} stored)"
@@ -60,8 +61,8 @@ class Request:
                 "submitted", "admitted" for the first time, had its "first token", and "ended"
     """
 
-    def __init__(self, number, prompt, max_new_tokens, samplers, stop, namespace=None):
-        self.number, self.namespace = number, namespace  # in a prefix cache
+    def __init__(self, number, prompt, max_new_tokens, samplers, stop, adapter=None, salt=None):
+        self.number, self.adapter, self.salt = number, adapter, salt
         self.prompt, self.max_new_tokens, self.stop, self.n = prompt, max_new_tokens, stop, len(samplers)
         self.samplers = samplers
         self.sequences = [Sequence(self, 0, list(prompt), samplers[0])]
@@ -72,6 +73,11 @@ class Request:
 
     def __repr__(self):
         return f"Request({self.number}, {self.status}: {len(self.prompt)} tokens, {self.outputs})"
+
+    @property
+    def namespace(self):
+        """Only texts of the same one share blocks in a prefix cache."""
+        return None if self.adapter is self.salt is None else (self.adapter, self.salt)
 
     @property
     def done(self):

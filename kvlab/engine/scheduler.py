@@ -17,6 +17,7 @@ class Plan:
 
     steps: list  # (sequence, new tokens)
     admitted: list = field(default_factory=list)
+    loaded: list = field(default_factory=list)  # (sequence, tokens that came from the host's memory)
     preempted: list = field(default_factory=list)  # (sequence, stored tokens given up)
     short: int = 0  # blocks that were missing before anybody was preempted
     because: str = ""  # why the next who waits was not admitted: a key of trace.REASONS
@@ -33,12 +34,13 @@ class Scheduler:
 
     cache: a prefix cache, or None. What it keeps counts as room, and is evicted when that is needed.
     overtaking: with a cache, whoever waits may be overtaken so many times by others that came later and find
-    more of their text in it.
+    more of their text in it. ``host``: a tier behind the cache, or None. Who lets go of full blocks offers
+    them to it; who finds more of its text there than in the cache is let in when that has come.
     """
 
     def __init__(self, pool, max_batch_tokens, spare_blocks, cache=None, overtaking=0):
         self.pool, self.max_batch_tokens, self.spare_blocks = pool, max_batch_tokens, spare_blocks
-        self.cache, self.overtaking = cache, overtaking
+        self.cache, self.overtaking, self.host = cache, overtaking, None
         self.waiting, self.running = deque(), []  # running: in the order in which they came
 
     def plan(self):
@@ -48,12 +50,12 @@ class Scheduler:
             plan.short = plan.short or short
             last = self.running.pop()
             plan.preempted.append((last, last.stored))
-            last.let_go()
+            self._let_go(last)
             self.waiting.appendleft(last)
             plan.steps = self._running_steps()
         self._admit(plan)
         if self.cache is not None:
-            plan.evicted = self.cache.evict(max(0, self._needed(plan.steps) - self.pool.num_free))
+            plan.evicted += self.cache.evict(max(0, self._needed(plan.steps) - self.pool.num_free))
         return plan
 
     @property
@@ -88,9 +90,12 @@ class Scheduler:
                 plan.because = "texts"  # all who run may decode in one step
             elif not budget:
                 plan.because = "budget"
+            elif self._awaited(first, wait=not plan.steps):
+                plan.because = "loading"
             elif not self._opened(first, taken + spare):
                 plan.because = "blocks"
             else:
+                self._bring_in(first, plan)
                 self._let_in(first)
                 taken += first.table.needed(first.missing)
                 plan.admitted.append(first)
@@ -128,6 +133,39 @@ class Scheduler:
             sequence.let_go()
         return sequence.table is not None
 
+    def _awaited(self, sequence, wait):
+        """Is something of its text on its way from the host? It is sent for the first time we ask."""
+        if self.host is None:
+            return False
+        if sequence.load is None:
+            tokens, namespace = sequence.tokens, sequence.request.namespace
+            start = self.cache.peek(tokens[:-1], namespace)
+            sequence.load = start, self.host.fetch(tokens, namespace, start, len(tokens) - 1)
+        load = sequence.load[1]
+        return not (load.wait() if wait else load.done)
+
+    def _bring_in(self, sequence, plan):
+        """Put what has come from the host behind what was found in the cache."""
+        if sequence.load is None:
+            return
+        (start, load), sequence.load = sequence.load, None
+        table, size = sequence.table, self.pool.block_size
+        if start <= table.length:  # else what stood before it was evicted meanwhile
+            del load.blocks[: (table.length - start) // size]
+            n = len(load.blocks) * size
+            plan.evicted += self.cache.evict(max(0, table.needed(n) - self.pool.num_free))
+            table.reserve(n)
+            load.into(table.blocks[table.length // size :])
+            table.advance(n)
+            sequence.store()
+            plan.loaded.append((sequence, n))
+
+    def _let_go(self, sequence):
+        if self.host is not None and sequence.table is not None:
+            blocks = sequence.table.blocks[: sequence.stored // self.pool.block_size]
+            self.host.offer(sequence.tokens, blocks, sequence.request.namespace)
+        sequence.let_go()
+
     def step_back(self):
         """A step failed part of the way: what was stored without a token written after it, is to be computed
         again, and room that was made is given back."""
@@ -140,4 +178,4 @@ class Scheduler:
             self.running.remove(sequence)
         elif sequence in self.waiting:
             self.waiting.remove(sequence)
-        sequence.let_go()
+        self._let_go(sequence)

@@ -16,6 +16,7 @@ class Step:
     ran: list = field(default_factory=list)  # [name, new tokens, "decode" or "prefill"]; none if it failed
     admitted: list = field(default_factory=list)
     found: list = field(default_factory=list)  # [name, tokens that the prefix cache had, tokens of the text]
+    loaded: list = field(default_factory=list)  # [name, tokens that came from the host's memory]
     preempted: list = field(default_factory=list)  # [name, stored tokens given up]
     short: int = 0  # blocks that were missing, which is why somebody was preempted
     forked: list = field(default_factory=list)
@@ -45,6 +46,7 @@ class Step:
 
 REASONS = {
     "blocks": "too few blocks are free for its tokens, and a few to spare",
+    "loading": "a part of its text is on its way from the host's memory",
     "budget": "the step has no tokens left",
     "texts": "as many texts run as a step can serve",
     "preemption": "somebody has just been preempted",

@@ -13,6 +13,8 @@ from kvlab.exercises import (  # noqa: F401  (to register)
     lesson_10,
     lesson_11,
     lesson_12,
+    lesson_13,
+    lesson_14,
 )
 from kvlab.exercises.checking import check, hint, progress, solution
 from kvlab.exercises.questions import predict, recall, reveal

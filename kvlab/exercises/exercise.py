@@ -26,6 +26,10 @@ class Exercise:
     tolerance: float
     mistakes: list = field(default_factory=list)  # (function, what it means)
 
+    def __call__(self, *arguments):
+        """A solution may call itself."""
+        return self.solve(*arguments)
+
     def mistake(self, meaning):
         """Decorator for a known wrong answer; ``meaning`` tells the reader what is wrong with it."""
 

@@ -6,6 +6,8 @@ from kvlab.paging.pool import BlockPool, OutOfBlocks
 from kvlab.paging.prefix import Prefix
 from kvlab.paging.prefix_table import PrefixTable
 from kvlab.paging.radix import RadixTree
+from kvlab.paging.replay import Replay
+from kvlab.paging.story import Story
 from kvlab.paging.table import BlockTable
 
 __all__ = [
@@ -18,4 +20,6 @@ __all__ = [
     "Prefix",
     "PrefixTable",
     "RadixTree",
+    "Replay",
+    "Story",
 ]

@@ -7,19 +7,20 @@ meet stay two.)
 
 from collections import Counter, OrderedDict
 from itertools import count
-from operator import index
 
 from kvlab.paging.pool import require
 from kvlab.paging.prefix import TOKEN, Prefix, check_count, check_filled, packed
 
 
 class Stored:
-    """A full block. ``key``: (what stands before it, its tokens); that is a number, or the namespace."""
+    """A full block. ``key``: (the number of the one before it, its tokens). Before the first one is a root,
+    which has no parent and is stored nowhere; its number is the namespace.
+    """
 
-    __slots__ = ("block", "key", "locks", "number", "users")
+    __slots__ = ("block", "key", "locks", "number", "parent", "users")
 
-    def __init__(self, key, block, number):
-        self.key, self.block, self.locks = key, block, 0
+    def __init__(self, parent, key, block, number, locks=0):
+        self.parent, self.key, self.block, self.locks = parent, key, block, locks
         self.users = 0  # locks that end here; the others end further on
         self.number = number  # never given again: what stood in the block earlier had another
 
@@ -51,32 +52,36 @@ class BlockHashes:
 
         most: tokens of it at most. Lock it before anything else happens.
         """
-        sought = tokens if most is None else tokens[: max(most, 0)]
-        chain = self._chain(sought, (type(namespace), namespace))
+        end = self._root(namespace)
+        found = self._found(end, packed(tokens, self.pool.block_size, most))
+        length = len(found) * self.pool.block_size
         self.tokens_asked += len(tokens)
-        self.tokens_found += len(chain) * self.pool.block_size
-        return self._prefix(chain, 0, (type(namespace), namespace))
+        self.tokens_found += length
+        return Prefix(length, [each.block for each in found], found[-1] if found else end)
 
     def peek(self, tokens, namespace=None):
         """How many tokens ``match`` would find -> int."""
-        return len(self._chain(tokens, (type(namespace), namespace))) * self.pool.block_size
+        run = packed(tokens, self.pool.block_size)
+        return len(self._found(self._root(namespace), run)) * self.pool.block_size
 
     def lock(self, prefix):
         """Somebody uses it: nothing of it is evicted. ValueError where some of it has been since."""
-        for each in prefix.place[0]:
-            if self._stored.get(each.key) is not each:
-                raise ValueError(f"some of these {prefix.tokens} tokens were evicted since: match again")
-        self._use(prefix.place[0])
-        self._add_user(prefix.place[0], 1)
+        if not self._is_stored(prefix.place):
+            raise ValueError(f"some of these {prefix.tokens} tokens were evicted since: match again")
+        prefix.place.users += 1
+        self._use(prefix.place)
 
     def unlock(self, prefix):
         """ValueError where nobody has it locked."""
-        self._check_locked(prefix)
-        self._add_user(prefix.place[0], -1)
-        for each in prefix.place[0]:
+        each, idle = self._locked_end_of(prefix), []
+        each.users -= 1
+        while each.parent is not None:
             each.locks -= 1
-        self.pool.release_all([each.block for each in prefix.place[0] if not each.locks])
-        self._rest(prefix.place[0])
+            if not each.locks:
+                idle.append(each.block)
+                self._idle[each.number] = each
+            each = each.parent
+        self.pool.release_all(idle, known=True)
 
     def insert(self, tokens, blocks, namespace=None, after=None, priority=0):
         """Blocks hold the keys and values of these tokens -> :class:`Prefix`, with the stored blocks.
@@ -89,41 +94,37 @@ class BlockHashes:
         priorities here.
         """
         check_filled(tokens, blocks, self.pool.block_size)
-        if after is None:
-            before, home = [], (type(namespace), namespace)
-        else:
-            self._check_locked(after)
-            before, home = after.place
+        start = self._root(namespace) if after is None else self._locked_end_of(after)
         run = packed(tokens, self.pool.block_size)[: len(blocks) * self._step]
-        chain = self._chain(tokens[: len(blocks) * self.pool.block_size], home, before)
-        known = chain[len(before) :]
-        new = [index(block) for block in blocks[len(known) :]]
-        self.pool.keep_all(new)
-        for block in new:
-            at = (len(chain) - len(before)) * self._step
-            key = self._before(chain, home), run[at : at + self._step]
-            chain.append(Stored(key, block, next(self._numbers)))
-            self._stored[key] = chain[-1]
+        found = self._found(start, run)
+        new = self.pool.numbers(blocks[len(found) :])
+        self.pool.keep_all(new, known=True)
+        known = end = found[-1] if found else start
+        for at, block in enumerate(new, len(found)):
+            key = end.number, run[at * self._step : (at + 1) * self._step]
+            end = Stored(end, key, block, next(self._numbers), locks=int(after is not None))
+            self._stored[key] = end
+        its = [each.block for each in found]
         if after is None:
-            self._rest(chain)
+            self._rest(end)
         else:
-            self._use(known)
-            self.pool.release_all([b for b, each in zip(blocks, known, strict=False) if b == each.block])
-            for each in chain[len(before) + len(known) :]:
-                each.locks = 1
-            self._add_user(before, -1)
-            self._add_user(chain, 1)
-        return self._prefix(chain, len(before), home)
+            self._use(known, start)
+            self.pool.release_all([mine for mine, kept in zip(blocks, its, strict=False) if mine == kept])
+            start.users -= 1
+            end.users += 1
+        length = (after.tokens if after else 0) + len(blocks) * self.pool.block_size
+        return Prefix(length, its + new, end)
 
     def evict(self, n):
         """Give up to ``n`` blocks back to the pool -> how many became free."""
         check_count(n)
         free = self.pool.num_free
-        while self._idle and self.pool.num_free - free < n:
-            _, each = self._idle.popitem(last=False)
-            del self._stored[each.key]
-            self.pool.drop(each.block)
-            self.blocks_evicted += 1
+        while self._idle and (short := n - (self.pool.num_free - free)) > 0:
+            gone = [self._idle.popitem(last=False)[1] for _ in range(min(short, len(self._idle)))]
+            for each in gone:
+                del self._stored[each.key]
+            self.pool.drop_all([each.block for each in gone], known=True)
+            self.blocks_evicted += len(gone)
         return self.pool.num_free - free
 
     @property
@@ -142,7 +143,8 @@ class BlockHashes:
             further[each.key[0]] += each.locks
         for key, each in self._stored.items():
             before = key[0] if isinstance(key[0], int) else None
-            require(key == each.key and len(key[1]) == self._step, "a block stands under another's tokens")
+            fits = key == (each.parent.number, each.key[1]) == each.key and len(key[1]) == self._step
+            require(fits, "a block stands under another's tokens")
             require(self.pool.cached(each.block), f"block {each.block} is stored, and may be given away")
             require((each.number in places) == (each.locks == 0), "a block is idle and locked, or neither")
             require(each.locks == each.users + further[each.number], "a lock does not reach the beginning")
@@ -152,43 +154,44 @@ class BlockHashes:
                 if before in places:
                     require(places[each.number] < places[before], "a beginning would go before its end")
 
-    def _chain(self, tokens, home, before=()):
-        """What is stored of the tokens behind a chain -> the chain, and that: a list of Stored."""
-        run, chain = packed(tokens, self.pool.block_size), list(before)
-        for at in range(0, len(run), self._step):
-            each = self._stored.get((self._before(chain, home), run[at : at + self._step]))
-            if each is None:
+    def _root(self, namespace):
+        return Stored(None, None, None, (type(namespace), namespace))
+
+    def _found(self, end, run):
+        """What is stored of a run behind an end -> list of Stored."""
+        found, step = [], self._step
+        for at in range(0, len(run), step):
+            end = self._stored.get((end.number, run[at : at + step]))
+            if end is None:
                 break
-            chain.append(each)
-        return chain
+            found.append(end)
+        return found
 
-    def _before(self, chain, home):
-        return chain[-1].number if chain else home
+    def _is_stored(self, end):
+        """So is all that stands before it, then."""
+        return end.parent is None or self._stored.get(end.key) is end
 
-    def _prefix(self, chain, given, home):
-        """given: how many blocks the caller knew."""
-        blocks = [each.block for each in chain[given:]]
-        return Prefix(len(chain) * self.pool.block_size, blocks, (chain, home))
-
-    def _use(self, chain):
-        self.pool.share_all([each.block for each in chain if not each.locks])
-        for each in chain:
-            each.locks += 1
-            self._idle.pop(each.number, None)
-
-    def _rest(self, chain):
-        """Those that nobody has locked are the last to go, the end of the chain before its beginning."""
-        for each in reversed(chain):
-            if not each.locks:
-                self._idle[each.number] = each
-                self._idle.move_to_end(each.number)
-
-    def _add_user(self, chain, n):
-        if chain:
-            chain[-1].users += n
-
-    def _check_locked(self, prefix):
-        """Whoever has the end locked has all of it locked."""
-        end = prefix.place[0][-1:]
-        if any(self._stored.get(each.key) is not each or not each.users for each in end):
+    def _locked_end_of(self, prefix):
+        end = prefix.place
+        if not end.users or not self._is_stored(end):
             raise ValueError(f"nobody has this prefix of {prefix.tokens} tokens locked: lock it first")
+        return end
+
+    def _use(self, end, start=None):
+        """Lock everything from an end up to a start, or to the beginning."""
+        idle = []
+        while end is not start and end.parent is not None:
+            if not end.locks:
+                idle.append(end.block)
+                del self._idle[end.number]
+            end.locks += 1
+            end = end.parent
+        self.pool.share_all(idle, known=True)
+
+    def _rest(self, end):
+        """Up to the beginning, those that nobody has locked are the last to go."""
+        while end.parent is not None:
+            if not end.locks:
+                self._idle[end.number] = end
+                self._idle.move_to_end(end.number)
+            end = end.parent

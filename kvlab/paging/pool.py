@@ -30,8 +30,9 @@ class BlockPool:
         self.log = None  # a Log, where somebody wants to see what happens
         self.most_held = 0  # at any time so far
         self._counts = [0] * self.num_blocks  # owners of each block
-        self._cached = bytearray(self.num_blocks)  # 1 where a prefix cache wants the contents
-        self._free = list(range(self.num_blocks - 1, -1, -1))  # what was released last is given first: warm
+        self._cached = [0] * self.num_blocks  # 1 where a prefix cache wants the contents
+        self._numbers = list(range(self.num_blocks))
+        self._free = self._numbers[::-1]  # what was released last is given first: warm
         self._num_kept = 0
 
     def __repr__(self):
@@ -121,65 +122,86 @@ class BlockPool:
             self._num_kept -= 1
             self._free.append(block)
 
-    def share_all(self, blocks):
+    def numbers(self, blocks):
+        """Several blocks as plain numbers -> list, which the operations below take as ``known``: it is not
+        looked at again. ValueError for one that the pool does not have, TypeError for what is no number.
+        """
+        numbers, blocks = self._numbers, blocks if isinstance(blocks, list) else list(blocks)
+        try:
+            found = [numbers[block] for block in blocks]
+        except IndexError:
+            found = None
+        if found != blocks:  # a negative one finds another
+            for block in blocks:
+                self._known(index(block))
+        return found
+
+    def share_all(self, blocks, known=False):
         """``share`` each of several blocks; or none, where one of them is free."""
-        blocks = self._known_all(blocks)
-        counts, idle = self._counts, []
+        blocks = blocks if known else self.numbers(blocks)
+        counts, cached, idle, free = self._counts, self._cached, 0, None
         for block in blocks:
-            if not counts[block]:
-                idle.append(block)
-            counts[block] += 1
-        if not all(map(self._cached.__getitem__, idle)):
+            count = counts[block]
+            counts[block] = count + 1
+            if not count:
+                idle += 1
+                if not cached[block]:
+                    free = block
+        if free is not None:
             for block in blocks:
                 counts[block] -= 1
-            free = next(block for block in idle if not self._cached[block])
             raise ValueError(f"block {free} is free: there is nothing in it to share; allocate one")
-        self._num_kept -= len(idle)
+        self._num_kept -= idle
         self.most_held = max(self.most_held, self.num_held)
 
-    def release_all(self, blocks):
+    def release_all(self, blocks, known=False):
         """``release`` each of several blocks, in their order; or none, where one has too few owners."""
-        blocks = self._known_all(blocks)
-        counts, idle = self._counts, []
+        blocks = blocks if known else self.numbers(blocks)
+        counts, cached, kept, free, wrong = self._counts, self._cached, 0, [], None
         for block in blocks:
             counts[block] = left = counts[block] - 1
-            if left <= 0:
-                idle.append(block)
-        if min(map(counts.__getitem__, idle), default=0) < 0:
+            if not left:
+                if cached[block]:
+                    kept += 1
+                else:
+                    free.append(block)
+            elif left < 0:
+                wrong = block
+        if wrong is not None:
             for block in blocks:
                 counts[block] += 1
-            raise ValueError(f"blocks {blocks} are not all held, by as many owners: one was released already")
-        kept = sum(map(self._cached.__getitem__, idle))
+            raise ValueError(f"block {wrong} has no owner, or too few: it was released already")
         self._num_kept += kept
-        if kept < len(idle):
-            self._free += [block for block in idle if not self._cached[block]]
+        self._free += free
 
-    def keep_all(self, blocks):
+    def keep_all(self, blocks, known=False):
         """``keep`` each of several blocks; or none, where one is kept already, or has no owner."""
-        blocks = self._known_all(blocks)
-        counts, cached = self._counts, self._cached
-        for place, block in enumerate(blocks):
-            if cached[block] or not counts[block]:
-                for done in blocks[:place]:
-                    cached[done] = 0
-                why = "is kept already, or comes twice" if counts[block] else "has no owner"
-                raise ValueError(f"block {block} {why}: keep each once, while somebody holds it")
-            cached[block] = 1
+        blocks = blocks if known else self.numbers(blocks)
+        counts, cached, wrong = self._counts, self._cached, None
+        for block in blocks:
+            cached[block] = times = cached[block] + 1
+            if times > 1 or not counts[block]:
+                wrong = block
+        if wrong is not None:
+            for block in blocks:
+                cached[block] -= 1
+            why = "is kept already, or comes twice" if counts[wrong] else "has no owner"
+            raise ValueError(f"block {wrong} {why}: keep each once, while somebody holds it")
 
-    def drop_all(self, blocks):
+    def drop_all(self, blocks, known=False):
         """``drop`` each of several blocks, in their order; or none, where one is not kept, or comes twice."""
-        blocks = self._known_all(blocks)
-        counts, cached, idle = self._counts, self._cached, []
-        for place, block in enumerate(blocks):
-            if not cached[block]:
-                for done in blocks[:place]:
-                    cached[done] = 1
-                raise ValueError(
-                    f"block {block} is not wanted by a prefix cache, or comes twice: keep it first"
-                )
-            cached[block] = 0
-            if not counts[block]:
+        blocks = blocks if known else self.numbers(blocks)
+        counts, cached, idle, wrong = self._counts, self._cached, [], None
+        for block in blocks:
+            cached[block] = left = cached[block] - 1
+            if left:
+                wrong = block
+            elif not counts[block]:
                 idle.append(block)
+        if wrong is not None:
+            for block in blocks:
+                cached[block] += 1
+            raise ValueError(f"block {wrong} is not wanted by a prefix cache, or comes twice: keep it first")
         self._num_kept -= len(idle)
         self._free += idle
 
@@ -204,13 +226,6 @@ class BlockPool:
             counts = Counter(dict(enumerate(self._counts)))
             wrong = sorted(block for block in owners | counts if owners[block] != counts[block])
             require(not wrong, f"blocks {wrong} have other numbers of owners than their counts say")
-
-    def _known_all(self, blocks):
-        blocks = list(map(index, blocks))
-        if blocks:
-            self._known(min(blocks))
-            self._known(max(blocks))
-        return blocks
 
     def _known(self, block):
         if not 0 <= block < self.num_blocks:

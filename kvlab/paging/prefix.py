@@ -5,11 +5,11 @@
 keeps texts apart whatever their tokens: any hashable value, compared by type, too.
 """
 
-from array import array
+import struct
 from dataclasses import dataclass
 from operator import index
 
-TOKEN = array("i").itemsize
+TOKEN = struct.calcsize("i")
 
 
 @dataclass(frozen=True)
@@ -24,12 +24,16 @@ class Prefix:
     place: object
 
 
-def packed(tokens, block_size):
-    """The tokens that fill whole blocks, as bytes that compare fast. ValueError for what are no ids."""
-    whole = len(tokens) // block_size * block_size
+def packed(tokens, block_size, most=None):
+    """The tokens, or the first ``most`` of them, that fill whole blocks, as bytes that compare fast.
+
+    ValueError for what are no ids.
+    """
+    n = len(tokens) if most is None else max(min(most, len(tokens)), 0)
+    whole = n // block_size * block_size
     try:
-        return array("i", list(tokens[:whole])).tobytes()  # of bytes it would take four for one
-    except (TypeError, OverflowError) as error:
+        return struct.pack(f"{whole}i", *tokens[:whole])
+    except struct.error as error:
         raise ValueError(f"tokens are ids, whole numbers of 31 bits: {error}") from None
 
 

@@ -1,5 +1,7 @@
 """A block table that begins with what a prefix cache has, and gives it what is computed."""
 
+from operator import index
+
 from kvlab.paging.table import BlockTable
 
 
@@ -11,26 +13,30 @@ class PrefixTable(BlockTable):
     """
 
     def __init__(self, cache, tokens, namespace=None, most=None, name=None):
+        prefix = cache.match(tokens, namespace, most)
         super().__init__(cache.pool, name)
-        self.cache, self.prefix = cache, cache.match(tokens, namespace, most)
-        cache.lock(self.prefix)
-        self.borrow(self.prefix.blocks)
-        self.found = self.prefix.tokens
+        cache.lock(prefix)
+        self.cache, self.prefix, self.found = cache, prefix, prefix.tokens
+        self.borrow(prefix.blocks)
 
-    def store(self, tokens):
+    def store(self, tokens, priority=0):
         """Give the cache all full blocks that it does not have yet. tokens: the text, of which ``length`` are
         stored here. Where somebody else has stored the same meanwhile, the table goes over to those blocks.
+
+        priority: of what is new, where the cache has priorities.
         """
+        self._check_alive()
         size, known = self.pool.block_size, self.prefix.tokens
         full = self.length // size * size
         if full > known:
-            blocks = self.blocks[known // size : full // size]
-            self.prefix = self.cache.insert(tokens[known:full], blocks, after=self.prefix)
+            new, blocks = tokens[known:full], self.blocks[known // size : full // size]
+            self.prefix = self.cache.insert(new, blocks, after=self.prefix, priority=priority)
             self.borrow(self.prefix.blocks)
 
     def truncate(self, n):
         """Not to less than what is in the cache: ValueError."""
-        if n < self.prefix.tokens:
+        self._check_alive()
+        if index(n) < self.prefix.tokens:
             raise ValueError(f"cannot keep {n} tokens: {self.prefix.tokens} of them are in a prefix cache")
         super().truncate(n)
 

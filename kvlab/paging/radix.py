@@ -7,7 +7,6 @@ path may be a million tokens long.
 from heapq import heappop, heappush
 from itertools import count
 from math import inf
-from operator import index
 
 from kvlab.paging.pool import require
 from kvlab.paging.prefix import TOKEN, Prefix, check_count, check_filled, packed
@@ -56,8 +55,7 @@ class RadixTree:
         most: tokens of it at most. It counts as used; lock it before anything else happens to the tree.
         """
         root = self._root(namespace)
-        sought = tokens if most is None else tokens[: max(most, 0)]
-        node, blocks = self._walk(root, packed(sought, self.pool.block_size))
+        node, blocks = self._walk(root, packed(tokens, self.pool.block_size, most))
         node.used = next(self._clock)
         length = len(blocks) * self.pool.block_size
         self.tokens_asked += len(tokens)
@@ -74,7 +72,7 @@ class RadixTree:
         node.users += 1
         while node is not None:
             if not node.locks:
-                self.pool.share_all(node.blocks)
+                self.pool.share_all(node.blocks, known=True)
             node.locks += 1
             root, node = node, node.parent
         self.roots.setdefault(root.namespace, root)
@@ -87,7 +85,7 @@ class RadixTree:
         while node is not None:
             node.locks -= 1
             if not node.locks:
-                self.pool.release_all(node.blocks)
+                self.pool.release_all(node.blocks, known=True)
             root, node = node, node.parent
         self._maybe_empty(root)
 
@@ -104,8 +102,8 @@ class RadixTree:
         check_filled(tokens, blocks, self.pool.block_size)
         start = self._root(namespace) if after is None else self._locked_end_of(after)
         run = packed(tokens, self.pool.block_size)[: len(blocks) * self._step]
-        new = [index(block) for block in blocks[self._found(start, run) // self._step :]]
-        self.pool.keep_all(new)
+        new = self.pool.numbers(blocks[self._found(start, run) // self._step :])
+        self.pool.keep_all(new, known=True)
         node, found = self._walk(start, run)
         if new:
             own = node is start and priority >= node.priority
@@ -232,9 +230,11 @@ class RadixTree:
     def _split(self, node, size):
         """Cut a run after so many blocks -> the upper part, a new node; the lower one ends where it ended."""
         cut, parent = size * self._step, node.parent
-        upper = Node(parent, node.key[:cut], node.blocks[:size], parent.end + size)
+        rest = node.blocks[size:]
+        del node.blocks[size:]
+        upper = Node(parent, node.key[:cut], node.blocks, parent.end + size)
         upper.locks, upper.hits, upper.used, upper.priority = node.locks, node.hits, node.used, node.priority
-        node.parent, node.key, node.blocks = upper, node.key[cut:], node.blocks[size:]
+        node.parent, node.key, node.blocks = upper, node.key[cut:], rest
         parent.children[upper.key[: self._step]] = upper
         upper.children[node.key[: self._step]] = node
         return upper
@@ -259,7 +259,7 @@ class RadixTree:
         node.users += 1
         while node is not start:
             if not node.locks and not new:
-                self.pool.share_all(node.blocks)
+                self.pool.share_all(node.blocks, known=True)
             node.locks, new = node.locks + 1, 0
             node = node.parent
 
@@ -273,7 +273,7 @@ class RadixTree:
         """Take the last blocks from a leaf, and with all of them the leaf from its parent."""
         if size < len(node.blocks):
             self._split(node, len(node.blocks) - size)
-        self.pool.drop_all(node.blocks)
+        self.pool.drop_all(node.blocks, known=True)
         self.num_blocks -= size
         self.blocks_evicted += size
         parent = node.parent

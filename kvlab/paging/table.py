@@ -41,10 +41,11 @@ class BlockTable:
             return
         end = self.borrowed + len(blocks)
         mine = self.blocks[self.borrowed : end]
-        pairs = zip(mine, blocks, strict=False)
-        changed = [(old, new) for old, new in pairs if old != new] if mine != blocks else []
-        self.pool.release_all([old for old, _ in changed])
-        self.blocks[self.borrowed : end] = blocks
+        changed = []
+        if mine != blocks:
+            changed = [(old, new) for old, new in zip(mine, blocks, strict=False) if old != new]
+            self.pool.release_all([old for old, _ in changed])
+            self.blocks[self.borrowed : end] = blocks
         self.borrowed, self.length = end, max(self.length, end * self.pool.block_size)
         if self.pool.log is not None:
             events = [("copied", *pair) for pair in changed] + [

@@ -6,6 +6,7 @@ import pytest
 
 from kvlab.commands import setup, train
 from kvlab.commands.environment import Environment
+from kvlab.training import adapters
 from kvlab.training import train as training
 
 
@@ -25,6 +26,16 @@ def test_options_reach_the_training(monkeypatch, argv, asked):
     assert train.main(argv) == 0
     [(variant, _, recipe, losses, out)] = written
     assert (variant, recipe.seed, out) == asked and losses == recipe.seed
+
+
+@pytest.mark.parametrize("name", ["ask", "exclaim"])
+def test_adapters_have_a_training_of_their_own(monkeypatch, name):
+    monkeypatch.setattr(Environment, "is_current", True)
+    monkeypatch.setattr(setup, "ready", Environment)
+    asked = []
+    monkeypatch.setattr(adapters, "main", lambda name, **options: asked.append((name, options)))
+    assert train.main([name]) == train.main([name, "--seed", "3", "--out", "mine"]) == 0
+    assert asked == [(name, {}), (name, {"seed": 3, "out": Path("mine")})]
 
 
 def test_it_runs_again_inside_the_environment(monkeypatch):

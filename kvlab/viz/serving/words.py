@@ -113,7 +113,10 @@ def happened(step, names):
     preempted = ", ".join(f"{names.one(name)} ({many(n, 'token')} given up)" for name, n in step.preempted)
     if preempted:
         preempted += f": {many(step.short, 'block')} {'was' if step.short == 1 else 'were'} missing"
-    found = ", ".join(f"{names.one(name)} ({have:,} of {of:,} found)" for name, have, of in step.found)
+    loaded = {name: f", {tokens:,} loaded" for name, tokens in step.loaded}
+    found = ", ".join(
+        f"{names.one(name)} ({have:,} of {of:,} found{loaded.get(name, '')})" for name, have, of in step.found
+    )
     return {
         "arrived": ", ".join(
             f"{names.one(name)} ({many(prompt, 'token')}{f', {n} texts' if n > 1 else ''})"
