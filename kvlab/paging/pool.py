@@ -226,6 +226,9 @@ class BlockPool:
             counts = Counter(dict(enumerate(self._counts)))
             wrong = sorted(block for block in owners | counts if owners[block] != counts[block])
             require(not wrong, f"blocks {wrong} have other numbers of owners than their counts say")
+            read = {block for table in tables for block in getattr(table, "borrows", ())}
+            lost = sorted(block for block in read if not self._cached[block])
+            require(not lost, f"blocks {lost} were given away, and a table still reads them")
 
     def _known(self, block):
         if not 0 <= block < self.num_blocks:

@@ -33,6 +33,11 @@ class BlockTable:
         """The blocks that it is an owner of."""
         return self.blocks[self.borrowed :]
 
+    @property
+    def borrows(self):
+        """The blocks that a prefix cache is the owner of."""
+        return self.blocks[: self.borrowed]
+
     def borrow(self, blocks):
         """The first, or next, tokens are in these full blocks of a prefix cache, which is their owner as long
         as they are locked there. Other blocks of the table's own in their places are let go of."""

@@ -224,3 +224,18 @@ def test_with_a_log_the_same_blocks_go_back():
         table.reserve(7)
         table.release()
     assert pools[0]._free == pools[1]._free and pools[0]._counts == pools[1]._counts
+
+
+def test_a_borrowed_block_that_was_given_away_is_found_out(cache):
+    """As it happens where a lock does not reach the end of what is read."""
+    store(cache, text(1, 2))
+    table = BlockTable(cache.pool)
+    table.borrow(cache.match(text(1, 2)).blocks)  # and nobody has locked them
+    cache.pool.check([cache, table])
+    cache.evict(1)
+    with pytest.raises(AssertionError, match=r"blocks \[1\] were given away, and a table still reads them"):
+        cache.pool.check([cache, table])
+    other = BlockTable(cache.pool)
+    other.reserve(1)
+    with pytest.raises(AssertionError, match=r"blocks \[1\] were given away"):
+        cache.pool.check([cache, table, other])
