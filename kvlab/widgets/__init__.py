@@ -3,7 +3,16 @@
 from kvlab.widgets.attention import AttentionBrowser
 from kvlab.widgets.blocks import BlockStepper
 from kvlab.widgets.heads import HeadsOverRanks
+from kvlab.widgets.prefix import HitRateExplorer, RadixStepper
 from kvlab.widgets.serving import SchedulerTimeline
 from kvlab.widgets.workload import ServingWorkload
 
-__all__ = ["AttentionBrowser", "BlockStepper", "HeadsOverRanks", "SchedulerTimeline", "ServingWorkload"]
+__all__ = [
+    "AttentionBrowser",
+    "BlockStepper",
+    "HeadsOverRanks",
+    "HitRateExplorer",
+    "RadixStepper",
+    "SchedulerTimeline",
+    "ServingWorkload",
+]

@@ -1,13 +1,15 @@
-"""Widgets of lessons 07, 10 and 12 in JupyterLab: a slider or button that is moved changes the picture."""
+"""Widgets of lessons 07 and 10 to 13 in JupyterLab: a slider or button that is moved changes the picture."""
 
 import pytest
 
 from kvlab.viz.blocks import stops
 from kvlab.viz.blocks.words import described
+from kvlab.viz.prefix import tree_sheet
 from kvlab.viz.serving import events, load_sheet, step_sheet
 from kvlab.widgets import HeadsOverRanks, ServingWorkload
 from tests.browser.jupyter import Lab, Server
 from tests.notebooks.make import code, notebook, save
+from tests.paging.stories import ten
 
 HEADS = "from kvlab.widgets import BlockStepper, HeadsOverRanks\nHeadsOverRanks(kv_heads=8, ranks=4)"
 POOL = """
@@ -33,13 +35,26 @@ simulation.run()
 """.strip()
 FEW = {"requests": 12, "per_second": 20, "prompt": 64, "answer": 16, "num_blocks": 128}
 WORKLOAD = f"ServingWorkload(**{FEW})"
+TREE = """
+from kvlab.widgets.prefix import RadixStepper
+from tests.paging.stories import ten
+RadixStepper(ten(), at=14)
+""".strip()
 
 
 @pytest.fixture
 def small(tmp_path):
     folder = tmp_path / "small"
     folder.mkdir()
-    sources = (HEADS, POOL, "BlockStepper(log)", SERVED, "SchedulerTimeline(simulation.trace)", WORKLOAD)
+    sources = (
+        HEADS,
+        POOL,
+        "BlockStepper(log)",
+        SERVED,
+        "SchedulerTimeline(simulation.trace)",
+        WORKLOAD,
+        TREE,
+    )
     save(notebook(*(code(source, count=None) for source in sources)), folder / "01_widgets.ipynb")
     return folder
 
@@ -55,6 +70,7 @@ def test_what_is_moved_changes_the_picture(browser, small, tmp_path):
         events_are_stepped_through(lab)
         steps_of_an_engine_are_stepped_through(lab)
         a_workload_is_served_again(lab)
+        a_tree_is_stepped_through_and_evicted(lab)
         context.close()
 
 
@@ -154,6 +170,30 @@ def a_workload_is_served_again(lab):
     lab.page.keyboard.press("Home")
     shows(lab, root, load_sheet(widget.compute(25, 8, *widget.asked[2:]).trace).title)
     assert lab.page.locator(f"{root} .kv-error").count() == 0
+
+
+def a_tree_is_stepped_through_and_evicted(lab):
+    """The slider by keyboard; then a block after the other is evicted, until all that is left is locked."""
+    story, root = ten(), ".kv-radix-stepper"
+    lab.show("RadixStepper(ten()")
+    shows(lab, root, tree_sheet(story.moments[14]).title)
+    lab.find(f"{root} .kv-moment .noUi-handle").focus()
+    for key, number in (("ArrowRight", 15), ("Home", 0), ("ArrowRight", 1)):
+        lab.page.keyboard.press(key)
+        shows(lab, root, tree_sheet(story.moments[number]).title)
+    while story.evictable:
+        assert lab.find(f"{root} .kv-evictable").inner_text() == f"{story.evictable} can go"
+        lab.find(f"{root} .kv-evict").click()
+        story.evict(1)
+        shows(lab, root, tree_sheet(story.moments[-1]).title)
+        moment = len(story.moments) - 1
+        assert lab.find(f"{root} .kv-moment .widget-readout").inner_text() == str(moment)
+        written = lab.find(f"{root} .kv-answer svg").locator("text").all_text_contents()
+        assert story.moments[-1].said in written and story.moments[-2].said not in written
+    lab.page.locator(f"{root} .kv-evictable", has_text="none can go").wait_for(timeout=10_000)
+    assert lab.find(f"{root} .kv-evict").is_disabled() and moment == 20
+    lab.find(f"{root} .kv-previous").click()
+    shows(lab, root, tree_sheet(story.moments[-2]).title)
 
 
 def shows(lab, root, said):

@@ -179,6 +179,7 @@ def test_each_field_asks_again(key, value, asked):
     page, setting = words(field(widget, "kv-answer").value), FEW | asked
     total, saved, _ = by_hand(**setting)
     assert f"{saved / total:.1%} of {total:,} prompt tokens found: {saved:,} saved, " in page
+    assert f" {total - saved:,} computed." in page
     assert page != words(before) and "Not computed" not in page
     assert f"{setting['slots']:,} slots {saved / total:.1%}" in drawn(field(widget, "kv-answer").value)
     for cache, (name, *_) in CACHES.items():

@@ -18,6 +18,9 @@ def rates_sheet(rates, at, best, title):
     sheet.text(LEFT, 16, title, size=SIZE, bold=True)
     step = (WIDTH - LEFT - RIGHT) / len(rates)
     places = {slots: LEFT + (number + 0.5) * step for number, (slots, _) in enumerate(rates)}
+    small = [slots for slots, rate in rates if rate is None]
+    if small:
+        sheet.rect(LEFT, TOP, len(small) * step, HIGH, WHITE, pattern="/", ink=PALE)
     for percent in (0, 25, 50, 75, 100):
         y = height(percent / 100)
         sheet.line(LEFT, y, WIDTH - RIGHT, y, PALE if percent else GREY)
@@ -27,14 +30,12 @@ def rates_sheet(rates, at, best, title):
         sheet.text(x, TOP + HIGH + 17, f"{slots:,}", size=SMALL, anchor="middle", **chosen)
     middle = (LEFT + WIDTH - RIGHT) / 2
     sheet.text(middle, TOP + HIGH + 36, "slots of the pool", size=SMALL, anchor="middle")
-    small = [slots for slots, rate in rates if rate is None]
     if small:
-        wide = len(small) * step
-        sheet.rect(LEFT, TOP, wide, HIGH, WHITE, pattern="/", ink=PALE)
+        middle = LEFT + len(small) * step / 2
         told = "too small for a text" if len(small) > 1 else "too small"
         room = width_of(told, SMALL) + 6
-        sheet.rect(LEFT + (wide - room) / 2, TOP + HIGH / 2 - 12, room, 17, WHITE)
-        sheet.text(LEFT + wide / 2, TOP + HIGH / 2, told, size=SMALL, anchor="middle", fill=GREY)
+        sheet.rect(middle - room / 2, TOP + HIGH / 2 - 12, room, 17, WHITE)
+        sheet.text(middle, TOP + HIGH / 2, told, size=SMALL, anchor="middle", fill=GREY)
     y = height(best)
     sheet.line(LEFT, y, WIDTH - RIGHT, y, INK, 1.3, dash=(5, 3))
     x = places[at]

@@ -75,17 +75,18 @@ def draw_beside(sheet, y, moment):
         return y
     words = "outside the tree: blocks that are not full, or not stored yet"
     sheet.text(MARGIN, y + 10, words, size=SMALL, fill=GREY)
-    y += 16
+    x, y, size = MARGIN, y + 16, moment.block_size
     for each in moment.beside:
-        x, size = chip(sheet, MARGIN, y + 12, each.name) + 4, moment.block_size
-        texts = [text_of(each.words[at : at + size]) for at in range(0, len(each.blocks) * size, size)]
-        tips = [
-            f"block {block}, outside the tree: {text}" for block, text in zip(each.blocks, texts, strict=True)
-        ]
-        cells = list(zip(texts, each.blocks, ["locked"] * len(texts), tips, strict=True))
-        _cells(sheet, x, y + 4, cells, sheet.width - MARGIN - x)
-        y += HIGH
-    return y + 4
+        cells = []
+        for place, block in enumerate(each.blocks):
+            text = text_of(each.words[place * size : (place + 1) * size])
+            cells.append((text, block, "locked", f"block {block}, outside the tree: {text}"))
+        wide = chip_width(each.name) + 7 + sum(_widths(cells, size_on(sheet)))
+        if x > MARGIN and x + wide > sheet.width - MARGIN:
+            x, y = MARGIN, y + HIGH
+        x = chip(sheet, x, y + 12, each.name) + 4
+        x = _cells(sheet, x, y + 4, cells, sheet.width - MARGIN - x) + 18
+    return y + HIGH + 4
 
 
 def _run(sheet, x, y, run, columns):
@@ -103,15 +104,15 @@ def _run(sheet, x, y, run, columns):
         sheet.line(at, middle, columns.tree, middle, LEADER, dash=(2, 4))
     _locks(sheet, y + 8, run, columns)
     if "evicted" not in run.marks:
-        values = {"last use": run.used, "hits": run.hits, "priority": run.priority}
+        said = {"last use": f"{run.used:,}", "hits": f"{run.hits:,}", "priority": f"{run.priority:g}"}
         for name, right in columns.numbers.items():
-            sheet.text(right, y + WORDS + 2, f"{values[name]:,g}", size=SIZE, anchor="end")
+            sheet.text(right, y + WORDS + 2, said[name], size=SIZE, anchor="end")
 
 
 def _cells(sheet, x, y, cells, room):
     """(words, block, kind, tip)s beside each other, as wide as they need or as there is room -> their end."""
     size = size_on(sheet)
-    wide = [max(width_of(words, size) + 10, LEAST / 2) for words, *_ in cells]
+    wide = _widths(cells, size)
     if sum(min(each, LEAST) for each in wide) > room:
         more = width_of(f"… {len(cells)} more …", size) + 8
         count = max(int((room - more) // LEAST), 0)
@@ -127,6 +128,10 @@ def _cells(sheet, x, y, cells, room):
         cell(sheet, x, y, min(each, most), words, str(block), kind, tip)
         x += min(each, most)
     return x
+
+
+def _widths(cells, size):
+    return [max(width_of(words, size) + 10, LEAST / 2) for words, *_ in cells]
 
 
 def _cap(widths, room):

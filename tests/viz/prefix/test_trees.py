@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kvlab.paging import BlockPool, RadixTree, Story
-from kvlab.viz.prefix import film, stops, tree_film, tree_sheet
-from kvlab.viz.prefix.looks import BAND, LOOKS, PANEL, SAID, WIDTH, WORDS
+from kvlab.viz.prefix import film, tree_sheet
+from kvlab.viz.prefix.looks import BAND, LOOKS, SAID, WIDTH, WORDS
 from kvlab.viz.prefix.sheets import BAR
 from kvlab.viz.prefix.words import described, text_of
 from kvlab.viz.sheet import Box, Shape, Strokes, overlap
@@ -318,35 +318,3 @@ def test_a_long_run_is_shortened_and_says_by_how_much():
     count = len(cell.tip.split("\n"))
     assert f"… {count} more …" in shown(sheet) and len(cells(sheet)) == 41 - count
     assert cells(sheet)[0].tip.startswith("block 0") and cells(sheet)[-1].tip.startswith("block 39")
-
-
-def test_a_film_has_a_panel_a_moment():
-    story = ten()
-    picture, sheet = tree_film(story, [2, 3, 14]), film(story, [2, 3, 14])
-    assert picture.alt == " ".join(sheet.title.split()) and picture.width == int(sheet.width)
-    assert sheet.width <= 780 and film(story, [3], across=1).width == WIDTH
-    assert film(story, [3]).width == PANEL
-    for step in (2, 3, 14):
-        assert f"{step}. {described(story.moments[step])}" in sheet.title
-        assert str(step) in shown(sheet).split(" | ")
-
-
-def test_stops_are_moments_in_which_the_tree_changed():
-    story = ten()
-    assert stops(story) == [2, 3, 4, 10, 14, 15] and stops(story, 2) == [2, 15] and stops(story, 1) == [2]
-    assert stops(story, 99) == [2, 3, 4, 7, 10, 14, 15]
-    assert stops(Story(RadixTree(BlockPool(3, 2)))) == [0]
-
-
-@pytest.mark.parametrize(
-    ("draw", "wrong"),
-    [
-        (lambda: tree_film(ten(), []), "0 moments, 2 across"),
-        (lambda: tree_film(ten(), [1], across=0), "1 moments, 0 across"),
-        (lambda: tree_film(ten(), [16]), "there is no moment 16: the story has moments 0 to 15"),
-        (lambda: tree_film(ten(), [-1]), "there is no moment -1"),
-    ],
-)
-def test_what_cannot_be_drawn_is_refused(draw, wrong):
-    with pytest.raises(ValueError, match=wrong):
-        draw()
