@@ -2,10 +2,13 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
+from kvlab.commands.environment import VARIABLES
 from kvlab.commands.normalise import dumps, normalise
 from kvlab.commands.test import NBVAL
 from kvlab.paths import NOTEBOOKS, ROOT
@@ -14,6 +17,9 @@ COMMITTED = Path(os.environ.get("KVLAB_TEST_NOTEBOOKS", NOTEBOOKS))
 """Where the committed notebooks are: `kvlab test` exports them; a plain pytest reads the working copy."""
 
 LESSONS = sorted(COMMITTED.glob("*.ipynb"))
+
+# No notebook uses that plugin, which takes long to import.
+WITHOUT = ["-p", "no:hypothesispytest"]
 
 
 def code(source, *outputs, count=1, metadata=None):
@@ -57,7 +63,14 @@ def load(path):
 
 def run_nbval(path, **variables):
     """Run the notebook and compare it, exactly as `kvlab test` does, and return the finished process."""
-    command = [sys.executable, "-m", "pytest", *NBVAL, "-q", "--color=no", str(path)]
+    command = [sys.executable, "-m", "pytest", *NBVAL, *WITHOUT, "-q", "--color=no", str(path)]
     state = path.parent / "state"
-    variables = {**os.environ, "PYTHONPATH": str(ROOT), "KVLAB_STATE": str(state), **variables}
+    ours = {"PYTHONPATH": str(ROOT), "KVLAB_STATE": str(state)}
+    variables = {**VARIABLES, **os.environ, **ours, **variables}
     return subprocess.run(command, cwd=ROOT, env=variables, capture_output=True, text=True)
+
+
+def as_stored(path, **variables):
+    """``run_nbval`` on a copy of the lesson, in a folder of its own."""
+    with tempfile.TemporaryDirectory() as folder:
+        return run_nbval(Path(shutil.copy(path, folder)), **variables)
