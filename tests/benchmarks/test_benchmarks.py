@@ -10,10 +10,12 @@ from kvlab.benchmarks import BENCHMARKS
 from kvlab.benchmarks import decode as decoding
 from kvlab.benchmarks import engine as serving
 from kvlab.benchmarks import pool as pooling
+from kvlab.benchmarks import prefix as finding
 from kvlab.commands import bench, run
+from kvlab.paging import BlockHashes, RadixTree
 
-decode_module, pool_module, engine_module = (
-    __import__(benchmark.__module__, fromlist=["x"]) for benchmark in (decoding, pooling, serving)
+decode_module, pool_module, prefix_module, engine_module = (
+    __import__(benchmark.__module__, fromlist=["x"]) for benchmark in (decoding, pooling, finding, serving)
 )
 
 
@@ -26,6 +28,8 @@ def small(monkeypatch):
         monkeypatch.setattr(decode_module, name, value)
     for name, value in {"RUNNING": 3, "TOKENS": 40, "STEPS": 5}.items():
         monkeypatch.setattr(pool_module, name, value)
+    for name, value in {"REQUESTS": 60, "RUNNING": 4, "SLOTS": 2**12, "REPEATS": 1, "LONGEST": 500}.items():
+        monkeypatch.setattr(prefix_module, name, value)
     monkeypatch.setattr(engine_module, "REQUESTS", 3)
     small = {"hidden_size": 24, "num_layers": 2, "num_heads": 2, "num_kv_heads": 1, "head_dim": 12}
     config = replace(engine_module.CONFIG, vocab_size=64, mlp_size=20, **small)
@@ -54,6 +58,39 @@ def test_ways_that_differ_are_not_timed(monkeypatch):
     monkeypatch.setattr(decode_module.Batch, "attend", lambda self, q, k, v, scale: 2 * q)
     with pytest.raises(AssertionError, match="differ"):
         BENCHMARKS["decode"]()
+
+
+def one_block_less(match):
+    return lambda cache, tokens, *more: match(cache, tokens[: match(cache, tokens, *more).tokens - 1])
+
+
+def the_text_before(match):
+    asked = [[]]
+
+    def wrong(cache, tokens, *more):
+        asked.append(tokens)
+        return match(cache, asked[-2])
+
+    return wrong
+
+
+@pytest.mark.parametrize("kind", [RadixTree, BlockHashes])
+@pytest.mark.parametrize("wrong", [one_block_less, the_text_before])
+def test_a_wrong_find_is_not_timed(monkeypatch, kind, wrong):
+    monkeypatch.setattr(kind, "match", wrong(kind.match))
+    with pytest.raises(AssertionError, match=r"\d+ tokens were found, and \d+ are stored"):
+        BENCHMARKS["prefix"]()
+
+
+def test_three_requests_in_ten_go_on_with_an_earlier_conversation(monkeypatch):
+    monkeypatch.setattr(prefix_module, "REQUESTS", 300)
+    texts = prefix_module._texts()
+    assert len({prompt[0] for prompt, _ in texts}) == prefix_module.SYSTEMS
+    whole = [prompt + answer for prompt, answer in texts]
+    going_on = [
+        prompt for i, (prompt, _) in enumerate(texts) if any(prompt[: len(t)] == t for t in whole[:i])
+    ]
+    assert 0.2 < len(going_on) / len(texts) < 0.4
 
 
 def test_wrong_tokens_are_not_timed(monkeypatch):
@@ -104,4 +141,4 @@ def test_in_the_environment_threads_may_spin_unless_the_reader_says_otherwise(mo
 
 def test_an_unknown_name_is_refused(capsys):
     assert run(["bench", "speed"]) == 2
-    assert "there is no benchmark 'speed'; known: pool, decode" in capsys.readouterr().err
+    assert "there is no benchmark 'speed'; known: pool, prefix, decode" in capsys.readouterr().err

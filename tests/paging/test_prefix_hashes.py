@@ -83,6 +83,8 @@ def corrupt(hashes, what):
         second.number = first.number
     elif what == "another key":
         first.key = second.key
+    elif what == "another parent":
+        second.parent = second
     elif what == "not kept":
         hashes.pool.drop(second.block)
     elif what == "idle and locked":
@@ -103,6 +105,7 @@ BROKEN = {
     "twice": "a block is stored twice",
     "a number twice": "a block is stored twice",
     "another key": "a block stands under another's tokens",
+    "another parent": "a block stands under another's tokens",
     "not kept": "is stored, and may be given away",
     "idle and locked": "a block is idle and locked, or neither",
     "without an owner": "a locked block has no owner",
