@@ -8,7 +8,8 @@ from kvlab.benchmarks.decode import decode
 from kvlab.benchmarks.engine import engine
 from kvlab.benchmarks.pool import pool
 from kvlab.benchmarks.prefix import prefix
+from kvlab.benchmarks.reuse import reuse
 
-BENCHMARKS = {"pool": pool, "prefix": prefix, "decode": decode, "engine": engine}
+BENCHMARKS = {"pool": pool, "prefix": prefix, "decode": decode, "engine": engine, "reuse": reuse}
 
 __all__ = ["BENCHMARKS"]

@@ -6,7 +6,7 @@ import os
 
 from kvlab.commands import CommandError, setup
 
-NAMES = ("pool", "prefix", "decode", "engine")
+NAMES = ("pool", "prefix", "decode", "engine", "reuse")
 
 
 def main(argv):

@@ -11,11 +11,14 @@ from kvlab.benchmarks import decode as decoding
 from kvlab.benchmarks import engine as serving
 from kvlab.benchmarks import pool as pooling
 from kvlab.benchmarks import prefix as finding
+from kvlab.benchmarks import reuse as reusing
 from kvlab.commands import bench, run
+from kvlab.engine import chat
 from kvlab.paging import BlockHashes, RadixTree
 
-decode_module, pool_module, prefix_module, engine_module = (
-    __import__(benchmark.__module__, fromlist=["x"]) for benchmark in (decoding, pooling, finding, serving)
+decode_module, pool_module, prefix_module, engine_module, reuse_module = (
+    __import__(benchmark.__module__, fromlist=["x"])
+    for benchmark in (decoding, pooling, finding, serving, reusing)
 )
 
 
@@ -31,6 +34,8 @@ def small(monkeypatch):
     for name, value in {"REQUESTS": 60, "RUNNING": 4, "SLOTS": 2**12, "REPEATS": 1, "LONGEST": 500}.items():
         monkeypatch.setattr(prefix_module, name, value)
     monkeypatch.setattr(engine_module, "REQUESTS", 3)
+    users = {"chat": lambda vocab: chat(users=2, turns=2, system=60, turn=9, vocab=vocab)}
+    monkeypatch.setattr(reuse_module, "USERS", users)
     small = {"hidden_size": 24, "num_layers": 2, "num_heads": 2, "num_kv_heads": 1, "head_dim": 12}
     config = replace(engine_module.CONFIG, vocab_size=64, mlp_size=20, **small)
     monkeypatch.setattr(engine_module, "CONFIG", config)
@@ -103,6 +108,12 @@ def test_wrong_tokens_are_not_timed(monkeypatch):
 def test_continuous_batching_writes_the_same_texts(monkeypatch):
     monkeypatch.setattr(engine_module, "_continuous", CONTINUOUS)
     test_all_servers_write_the_same_texts()
+
+
+def test_what_is_reused_changes_no_text():
+    rows = BENCHMARKS["reuse"]()
+    assert [row[0] for row in rows] == ["chat, radix", "chat, hash"]
+    assert all("4 of 4 texts equal" in row[3] and not row[3].startswith("0.0%") for row in rows)
 
 
 def test_all_servers_write_the_same_texts():
