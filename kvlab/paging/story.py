@@ -131,7 +131,8 @@ class Story:
         there = (table.prefix.tokens - known) // pool.block_size - new
         said = f"{name} computes {many(n, 'token')}: {many(new, 'block')} new in the tree"
         if there:
-            said += f", {many(there, 'block')} stored by another meanwhile (its own copy is let go)"
+            was = "was" if there == 1 else "were"
+            said += f", {many(there, 'block')} {was} there already (its own copy is let go)"
         if rest := table.length - table.prefix.tokens:
             said += f", {many(rest, 'token')} in a block that is not full"
         first = f"{many(evicted, 'block')} evicted to make room. " if evicted else ""

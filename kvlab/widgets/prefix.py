@@ -22,13 +22,14 @@ WORKLOADS = {
     "agents": lambda users, turn: makers.agents(users, step=turn),
 }
 CACHES = {  # words, kind, and is what several texts begin with stored first, with a higher priority?
-    "radix": ("radix tree, least recently used goes first", RadixTree, False),
-    "priority": ("radix tree, shared beginnings go last", RadixTree, True),
-    "hash": ("block hashes", BlockHashes, False),
+    "radix": ("radix tree, LRU", RadixTree, False),
+    "priority": ("radix tree, priorities", RadixTree, True),
+    "hash": ("block hashes, LRU", BlockHashes, False),
 }
 USERS, TURNS, SIZES = (2, 4, 8, 12, 16, 24), (10, 20, 40, 80), (8, 16, 32, 64, 128)
 POOLS = (512, 1024, 2048, 4096, 8192, 16384, 32768)  # slots
 AT_ONCE = 4  # requests
+LISTED = 10  # operations, on a page that nobody runs
 
 
 class RadixStepper(Shown):
@@ -49,15 +50,18 @@ class RadixStepper(Shown):
         return len(self.story.moments) - 1
 
     def table(self):
-        """Every operation in words, and the pool's blocks after it."""
+        """The first operations in words, and the pool's blocks after each."""
         columns = ["", "what happened", "tokens asked for", "found", "blocks held", "kept", "free"]
         rows = [
             [number, each.said, each.asked, each.found, each.held, each.kept, each.free]
-            for number, each in enumerate(self.story.moments)
+            for number, each in enumerate(self.story.moments[: LISTED + 1])
         ]
         pool = self.story.tree.pool
         size = f"{many(pool.num_blocks, 'block')} of {many(pool.block_size, 'slot')}"
-        return Table(columns, rows, f"{many(self.last, 'operation')} on a radix tree in a pool of {size}")
+        said = many(self.last, "operation")
+        if self.last > LISTED:
+            said = f"The first {LISTED} of {said}"
+        return Table(columns, rows, f"{said} on a radix tree in a pool of {size}")
 
     def text(self):
         return repr(self.table())
@@ -168,7 +172,7 @@ class HitRateExplorer(Shown):
             rows.append([words, f"{found.rate:.1%}", found.saved, found.asked - found.saved, found.evicted])
         columns = ["cache", "hit rate", "tokens saved", "computed", "blocks evicted"]
         pool = f"A pool of {many(slots // block_size, 'block')} of {block_size}"
-        return Table(columns, rows, f"{pool}; what is stored beforehand counts as computed")
+        return Table(columns, rows, f"{pool}; what priorities store beforehand counts as computed")
 
     def sheet(self, workload, users, turn, block_size, slots, cache):
         """The hit rate against the slots of the pool -> Sheet."""

@@ -107,6 +107,33 @@ BREAK = {
         "the budget is a knob": "import kvlab.engine.simulation as simulation\n"
         "simulation.Price.__call__ = lambda self, steps: 0.005",
     },
+    "13_prefix_reuse": {
+        "a suffix changes nothing before it": NO_MASK,
+        "what is computed is found": "import kvlab.paging.prefix_table as prefix_table\n"
+        "prefix_table.PrefixTable.store = lambda self, tokens, priority=0: None",
+        "a block is known by what stands before it": "import kvlab.paging.hashes as hashes\n"
+        "def _found(self, end, run):\n"
+        "    known, step = {each.key[1]: each for each in self._stored.values()}, self._step\n"
+        "    pieces = [run[at : at + step] for at in range(0, len(run), step)]\n"
+        "    return [known[piece] for piece in pieces if piece in known]\n"
+        "hashes.BlockHashes._found = _found",
+        "adapters are kept apart": "import kvlab.engine.request as request\n"
+        "request.Request.namespace = None",
+    },
+    "14_eviction": {
+        "names and tree let go of the same": "import kvlab.paging.hashes as hashes\n"
+        "_sound = hashes.BlockHashes.evict\n"
+        "def evict(self, n):\n"
+        "    self._idle = hashes.OrderedDict(reversed(self._idle.items()))\n"
+        "    return _sound(self, n)\n"
+        "hashes.BlockHashes.evict = evict",
+        "a window forgets": ATTENTION + "_sound = attention.visible\n"
+        "attention.visible = lambda q, k, window=None: _sound(q, k)",
+        "priorities": "import kvlab.paging.radix as radix\n_sound = radix.RadixTree.insert\n"
+        "radix.RadixTree.insert = lambda self, *a, priority=0, **more: _sound(self, *a, **more)",
+        "what is corrupt is not served": "import kvlab.caches.host as host\n"
+        "host.zlib.crc32 = lambda data: 0",
+    },
 }
 
 

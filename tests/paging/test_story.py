@@ -189,7 +189,7 @@ def test_two_that_compute_the_same_meet_in_one_run():
         story.request(name, [1, 2, 3, 4, 5])
     story.store("A")
     story.store("B")
-    said = "B computes 5 tokens: 0 blocks new in the tree, 2 blocks stored by another meanwhile"
+    said = "B computes 5 tokens: 0 blocks new in the tree, 2 blocks were there already"
     assert story.moments[-1].said.startswith(f"{said} (its own copy is let go), 1 token in a block")
     (run,) = [run for run in story.moments[-1].runs if run.blocks]
     assert (run.marks, run.locked, run.words) == (("found",), ("A", "B"), ("1 ", "2 ", "3 ", "4 "))

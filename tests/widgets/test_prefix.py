@@ -106,12 +106,20 @@ def test_without_a_kernel_there_are_a_table_and_a_picture():
     assert "application/vnd.jupyter.widget-view+json" in data
     assert data["text/plain"] == page.text() and "<svg" not in data["text/html"]
     for still in (" ".join(page.text().split()), words(page.html())):
-        assert "15 operations on a radix tree in a pool of 12 blocks of 3 slots" in still
+        assert "The first 10 of 15 operations on a radix tree in a pool of 12 blocks of 3 slots" in still
         for number, moment in enumerate(story.moments):
             counts = f"{moment.asked} {moment.found} {moment.held} {moment.kept} {moment.free}"
-            assert f"{number} {moment.said} {counts}" in still
+            assert (f"{number} {moment.said} {counts}" in still) == (number <= 10)
     alt = page.static_figure().alt
     assert all(described(story.moments[number]) in alt for number in stops(story))
+
+
+def test_a_short_story_is_told_whole():
+    story = ten()
+    del story.moments[9:]
+    text = " ".join(RadixStepper(story).text().split())
+    assert "8 operations on a radix tree" in text and "first" not in text.partition("tree")[0]
+    assert all(moment.said in text for moment in story.moments)
 
 
 @pytest.mark.parametrize("at", [16, -1])
