@@ -108,7 +108,8 @@ BREAK = {
         "simulation.Price.__call__ = lambda self, steps: 0.005",
     },
     "13_prefix_reuse": {
-        "a suffix changes nothing before it": NO_MASK,
+        "a suffix changes nothing before it": ATTENTION + "_sound = attention.visible\n"
+        "attention.visible = lambda *given: _sound(*given) | True",
         "what is computed is found": "import kvlab.paging.prefix_table as prefix_table\n"
         "prefix_table.PrefixTable.store = lambda self, tokens, priority=0: None",
         "a block is known by what stands before it": "import kvlab.paging.hashes as hashes\n"
@@ -127,8 +128,9 @@ BREAK = {
         "    self._idle = hashes.OrderedDict(reversed(self._idle.items()))\n"
         "    return _sound(self, n)\n"
         "hashes.BlockHashes.evict = evict",
-        "a window forgets": ATTENTION + "_sound = attention.visible\n"
-        "attention.visible = lambda q, k, window=None: _sound(q, k)",
+        "a window forgets": "import dataclasses, kvlab.model.config as config\n"
+        "_sound = config.Config.layer_kv\n"
+        "config.Config.layer_kv = lambda *given: dataclasses.replace(_sound(*given), window=None)",
         "priorities": "import kvlab.paging.radix as radix\n_sound = radix.RadixTree.insert\n"
         "radix.RadixTree.insert = lambda self, *a, priority=0, **more: _sound(self, *a, **more)",
         "what is corrupt is not served": "import kvlab.caches.host as host\n"
