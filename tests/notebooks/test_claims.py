@@ -118,8 +118,7 @@ BREAK = {
         "    pieces = [run[at : at + step] for at in range(0, len(run), step)]\n"
         "    return [known[piece] for piece in pieces if piece in known]\n"
         "hashes.BlockHashes._found = _found",
-        "adapters are kept apart": "import kvlab.engine.request as request\n"
-        "request.Request.namespace = None",
+        "adapters are kept apart": "import kvlab.engine.request as request\nrequest.Request.namespace = None",
     },
     "14_eviction": {
         "names and tree let go of the same": "import kvlab.paging.hashes as hashes\n"
@@ -133,8 +132,7 @@ BREAK = {
         "config.Config.layer_kv = lambda *given: dataclasses.replace(_sound(*given), window=None)",
         "priorities": "import kvlab.paging.radix as radix\n_sound = radix.RadixTree.insert\n"
         "radix.RadixTree.insert = lambda self, *a, priority=0, **more: _sound(self, *a, **more)",
-        "what is corrupt is not served": "import kvlab.caches.host as host\n"
-        "host.zlib.crc32 = lambda data: 0",
+        "what is corrupt is not served": "import kvlab.caches.host as host\nhost.zlib.crc32 = lambda data: 0",
     },
 }
 
