@@ -81,11 +81,6 @@ def _(prompt, texts, block_size):
     return max(same, default=0) // block_size * block_size
 
 
-@found.mistake("that counts blocks: how many tokens are in them?")
-def _(prompt, texts, block_size):
-    return found(prompt, texts, block_size) // block_size
-
-
 STORED = {
     (None, "abcd"): 0,
     (0, "efgh"): 2,
@@ -205,8 +200,8 @@ def _(text, stored, block_size):
             ({"the cat": {}}, "the cat"),
             ({"the ": {"cat": {}, "dog": {}}}, "the cow"),
             ({"the ": {"cat": {}, "dog": {}}}, "the cat sat"),
-            ({"the ": {"cat": {" sat": {}, " ran": {}}, "dog": {}}}, "the cat slept"),
-            ({"the ": {"cat": {" sat": {}, " ran": {}}, "dog": {}}, "a": {}}, "there"),
+            ({"the ": {"cat": {" ": {"sat": {}, "ran": {}}}, "dog": {}}}, "the cat slept"),
+            ({"the ": {"cat": {" ": {"sat": {}, "ran": {}}}, "dog": {}}, "a": {}}, "there"),
         )
     ],
     minutes=20,
@@ -340,10 +335,14 @@ RECALL["13"] = [
     ),
     Recall(
         "13.persistent",
-        "A server with a prefix cache is restarted, and another one runs beside it. What is in their caches?",
+        "Two new servers with prefix caches run side by side. What is in the cache of one of them later?",
         (
-            Option("What was in them before", "It lay in the GPU's memory."),
-            Option("Nothing; then each its own requests' texts", "Per replica, until restart.", right=True),
+            Option("What was in it before its last restart", "It lay in the GPU's memory."),
+            Option(
+                "Its own requests' texts, until it restarts",
+                "Unless blocks also go to a shared store.",
+                right=True,
+            ),
             Option("Whatever either has computed", "Not unless somebody sends blocks across (lesson 16)."),
         ),
     ),

@@ -140,8 +140,8 @@ def victims(runs, n):
     """Which runs of a radix tree are evicted for n blocks -> list of their numbers, in that order
 
     runs: (number of the run before it or None, blocks, last use, locks); a lock is on all runs of a path.
-    Whole runs go, leaves without locks alone, the one used longest ago first, until n blocks or more are
-    free, or nobody may go: n may be more than can be had.
+    Only leaves without locks go, whole runs, the one used longest ago first, until n or more blocks have
+    become free or nobody may go (n may be more than can be had).
     """
     # solve
     left, gone, free = set(range(len(runs))), [], 0
