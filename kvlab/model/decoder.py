@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from kvlab.model.latent import LatentAttention
-from kvlab.model.layers import Linear, RMSNorm
+from kvlab.model.layers import Embedding, Linear, RMSNorm
 from kvlab.model.rope import rope_cos_sin, rope_frequencies, rotate
 
 
@@ -68,7 +68,7 @@ class Decoder(nn.Module):
     def __init__(self, config):
         super().__init__()
         self.config = config
-        self.embed_tokens = nn.Embedding(config.vocab_size, config.hidden_size)
+        self.embed_tokens = Embedding(config.vocab_size, config.hidden_size)
         self.layers = nn.ModuleList(Block(config, layer) for layer in range(config.num_layers))
         self.norm = RMSNorm(config.hidden_size, config.norm_eps)
         self.lm_head = Linear(config.hidden_size, config.vocab_size, bias=False)

@@ -1,4 +1,4 @@
-"""The two layers that everything else is made of."""
+"""The layers that everything else is made of."""
 
 import torch
 from torch import nn
@@ -12,6 +12,15 @@ class Linear(nn.Linear):
     def forward(self, x):
         ledger.matmul(x[..., 0].numel(), self.in_features, self.out_features)
         return super().forward(x)
+
+
+class Embedding(nn.Embedding):
+    """``nn.Embedding`` that draws no numbers where there is no memory for them: for that torch would first
+    import its compiler, which takes a second."""
+
+    def reset_parameters(self):
+        if not self.weight.is_meta:
+            super().reset_parameters()
 
 
 class RMSNorm(nn.Module):

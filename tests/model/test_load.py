@@ -1,11 +1,15 @@
 """Models by name."""
 
+import subprocess
+import sys
+
 import pytest
 import torch
 
 import kvlab
 from kvlab.model import smollm2
 from kvlab.model.load import ModelNotInstalled
+from kvlab.paths import ROOT
 
 
 def test_an_unknown_name_lists_the_known():
@@ -54,3 +58,9 @@ def test_no_chat_with_a_model_that_cannot():
     _, tokenizer = kvlab.load("tiny-gqa")
     with pytest.raises(ValueError, match="no chat template"):
         tokenizer.chat("Hello")
+
+
+def test_loading_does_not_import_torchs_compiler():
+    """It takes longer than all the rest."""
+    code = "import sys, kvlab; kvlab.load('tiny-gqa'); sys.exit('torch._dynamo' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
