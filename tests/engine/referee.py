@@ -144,7 +144,9 @@ class Referee:
         self.free = pool.num_free
         if self.log is not None:
             self.compare_log(record)
-        assert record.held == (self.held + record.taken if self.ran else 0)
+        most = self.held + record.taken if self.ran else 0
+        if record.held != most:  # a block that is copied before it is written may be left to the cache, kept
+            assert self.cache is not None and self.held <= record.held < most
         assert record.ran == self.ran or (record.ran == [] and record.number in self.failed)
         assert record.waiting == len(self.scheduler.waiting)
         assert [each.name for each in self.plan.admitted] == record.admitted

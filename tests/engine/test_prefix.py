@@ -157,6 +157,18 @@ def test_a_step_that_fails_stores_nothing_wrong(kind, where):
     assert server.metrics().found > 0
 
 
+def test_what_a_fork_writes_into_was_stored_by_its_sibling_which_has_ended(kind):
+    """That block is in the cache; the fork, whose step failed, has to go back into it, and gets a copy."""
+    server = engine(20, 3, prefix_cache=kind)
+    texts = Watched(server, prompt(9), 1, n=2, temperature=2.0, seed=1)
+    referee = Referee(server)
+    with failing(server, "sampling", ValueError):
+        referee.failing_step(ValueError)
+    assert texts.why == ["length", None] and server.prefix_cache.peek(prompt(9)) == 9
+    serve(server, texts, referee=referee)
+    assert server.prefix_cache.peek(prompt(9)) == 9
+
+
 def test_the_longest_prefix_first_and_nobody_overtaken_more_often(kind):
     """One runs at a time; of those that wait, 2 and 4 find nothing, all others the text of 0."""
     server = engine(40, max_batch_tokens=1, prefix_cache=kind, overtaking=3)
