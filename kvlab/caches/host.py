@@ -134,7 +134,6 @@ class HostTier:
             return 0
         tokens = tokens[: len(blocks) * size]
         with self._changed:
-            self._reserve()
             known = self.index.match(tokens, namespace)
             # Where each block goes. What failed or was corrupt still has its place, and goes there again.
             homes = known.blocks + [None] * (len(blocks) - len(known.blocks))
@@ -142,7 +141,12 @@ class HostTier:
                 at for at, home in enumerate(homes) if home not in self._sums and home not in self._outgoing
             ]
             sent = missing[: 0 if self._closing.is_set() else self.queue - len(self._outgoing)]
-            copies = self._copied([blocks[at] for at in sent]) if sent else []
+            try:
+                self._reserve()
+                copies = self._copied([blocks[at] for at in sent]) if sent else []
+            except RuntimeError as error:  # there is no memory for copies: then these are lost, and no text
+                self.failed, self.error = self.failed + len(sent), error
+                return 0
             self.index.lock(known)
             new = sum(homes[at] is None for at in sent)
             self.index.evict(max(0, new - self.pool.num_free))

@@ -9,7 +9,7 @@ from itertools import chain
 
 import torch
 
-from kvlab.caches import PagedStep, Pages
+from kvlab.caches import HostTier, PagedStep, Pages
 from kvlab.caches.base import CacheOverflow
 from kvlab.engine.metrics import Metrics
 from kvlab.engine.request import Request, Sequence
@@ -18,7 +18,7 @@ from kvlab.engine.stopping import Stop
 from kvlab.engine.trace import Step, Trace
 from kvlab.generation.arguments import checked_prompt, whole
 from kvlab.generation.sampling import Sampler
-from kvlab.model.lora import adapted
+from kvlab.model.lora import adapted, is_adapted
 from kvlab.paging import BlockHashes, RadixTree
 
 PREFIX_CACHES = {"radix": RadixTree, "hash": BlockHashes}
@@ -103,6 +103,7 @@ class Engine:
 
         stop_strings: one or several; a text ends when it contains one, and ``texts`` has what is before it.
         adapter: a :class:`~kvlab.model.lora.Adapter` of this model; a step may have many.
+        Its weights must not change as long as a prefix cache has keys of it.
         salt: a string; texts of different salts share nothing in a prefix cache, nor do those of different
         adapters.
         The other arguments are those of :func:`~kvlab.generate`. Raises ValueError or TypeError for what is
@@ -130,8 +131,9 @@ class Engine:
 
     def spill_to(self, host):
         """From now on full blocks that are let go of go to a :class:`~kvlab.caches.HostTier`, too, and come
-        back from there when the prefix cache has lost them. Raises ValueError without a prefix cache, and for
-        a tier of other pages."""
+        back from there when the prefix cache has lost them. ValueError for a tier of other pages."""
+        if not isinstance(host, HostTier):
+            raise TypeError(f"host is {type(host).__name__}; make a HostTier(engine.pages, num_blocks)")
         if self.prefix_cache is None:
             raise ValueError("there is no prefix cache, behind which a host's memory could stand: give one")
         if host.pages is not self.pages:
@@ -178,21 +180,11 @@ class Engine:
         """
         record = self._record
         record.began = self.now
-        plan = self.scheduler.plan()
-        record.admitted = [each.name for each in plan.admitted]
-        record.loaded = [[each.name, tokens] for each, tokens in plan.loaded if tokens]
-        record.preempted = [[each.name, stored] for each, stored in plan.preempted]
-        record.short, record.because = plan.short, plan.because
-        for each, _ in plan.preempted:
-            each.request.preempted += 1
-        record.evicted = plan.evicted
-        for each in plan.admitted:
-            if "admitted" not in each.request.steps:
-                each.request.cached_tokens = each.stored
-            each.request.note("admitted", record.number, self.now)
-            if self.prefix_cache is not None:
-                record.found.append([each.name, each.table.found, len(each.tokens)])
         try:
+            try:
+                plan = self.scheduler.plan()
+            finally:
+                self._note(self.scheduler.planned, record)
             if plan.steps:
                 self._compute(plan.steps, record)
         except BaseException:
@@ -205,6 +197,22 @@ class Engine:
             self.trace.steps.append(record)
             self._record, self._free = Step(len(self.trace)), self.pool.num_free
         return record
+
+    def _note(self, plan, record):
+        """What was planned, as far as it came."""
+        record.admitted = [each.name for each in plan.admitted]
+        record.loaded = [[each.name, tokens] for each, tokens in plan.loaded if tokens]
+        record.taken = sum(tokens for _, tokens in plan.loaded) // self.pool.block_size
+        record.preempted = [[each.name, stored] for each, stored in plan.preempted]
+        record.short, record.because, record.evicted = plan.short, plan.because, plan.evicted
+        for each, _ in plan.preempted:
+            each.request.preempted += 1
+        for each in plan.admitted:
+            if "admitted" not in each.request.steps:
+                each.request.cached_tokens = each.stored
+            each.request.note("admitted", record.number, self.now)
+            if self.prefix_cache is not None:
+                record.found.append([each.name, each.table.found, len(each.tokens)])
 
     def metrics(self):
         """How it has served so far -> :class:`~kvlab.engine.Metrics`."""
@@ -235,7 +243,8 @@ class Engine:
         try:
             logits = self._logits(steps)  # [complete, vocab]
         finally:
-            record.taken, record.held = free - self.pool.num_free, self.pool.num_held
+            record.taken += free - self.pool.num_free
+            record.held = self.pool.num_held
         record.ran = ran
         for each, row in zip(complete, logits, strict=True):
             for sequence in self._forked(each, record):
@@ -252,7 +261,10 @@ class Engine:
             ends += [len(ids) - 1] * (each.missing == n)
         view = PagedStep(self.pages, [each.table for each, _ in steps], [n for _, n in steps])
         runs = [(each.request.adapter, n) for each, n in steps]
-        with adapted(self.model, runs) if any(adapter is not None for adapter, _ in runs) else nullcontext():
+        own = any(adapter is not None for adapter, _ in runs)
+        if not own and is_adapted(self.model):
+            raise ValueError("the model is adapted outside of the engine: give the adapter to submit")
+        with adapted(self.model, runs) if own else nullcontext():
             return self.model(torch.tensor(ids, device=self.model.device), view, rows=ends)
 
     def _forked(self, sequence, record):
@@ -286,8 +298,8 @@ class Engine:
     def _end(self, sequence, why, record):
         request = sequence.request
         sequence.ended, request.why[sequence.index] = True, why
-        self.scheduler.remove(sequence)
         record.ended.append([sequence.name, why])
+        self.scheduler.remove(sequence)
         if request.done:
             request.note("ended", record.number, self.now)
 

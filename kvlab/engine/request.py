@@ -68,7 +68,7 @@ class Request:
         self.sequences = [Sequence(self, 0, list(prompt), samplers[0])]
         self.outputs, self.why = [[] for _ in samplers], [None] * self.n
         self.preempted = 0  # how many times one of its texts was
-        self.cached_tokens = 0  # of its prompt, found in the prefix cache when it was first admitted
+        self.cached_tokens = 0  # of its prompt, found or loaded when it was first admitted
         self.steps, self.times = {}, {}
 
     def __repr__(self):

@@ -42,16 +42,18 @@ class Scheduler:
         self.pool, self.max_batch_tokens, self.spare_blocks = pool, max_batch_tokens, spare_blocks
         self.cache, self.overtaking, self.host = cache, overtaking, None
         self.waiting, self.running = deque(), []  # running: in the order in which they came
+        self.planned = Plan([])  # the latest plan, as far as it came
 
     def plan(self):
         """Form the next step -> :class:`Plan`."""
-        plan = Plan(self._running_steps())
+        plan = self.planned = Plan([])
+        plan.steps = self._running_steps()
         while (short := self._needed(plan.steps) - self.room) > 0:
             plan.short = plan.short or short
             last = self.running.pop()
+            self.waiting.appendleft(last)
             plan.preempted.append((last, last.stored))
             self._let_go(last)
-            self.waiting.appendleft(last)
             plan.steps = self._running_steps()
         self._admit(plan)
         if self.cache is not None:
@@ -97,8 +99,8 @@ class Scheduler:
             else:
                 self._bring_in(first, plan)
                 self._let_in(first)
-                taken += first.table.needed(first.missing)
                 plan.admitted.append(first)
+                taken += first.table.needed(first.missing)
                 plan.steps.append((first, min(first.missing, budget)))
                 budget -= plan.steps[-1][1]
                 continue
@@ -154,17 +156,26 @@ class Scheduler:
             del load.blocks[: (table.length - start) // size]
             n = len(load.blocks) * size
             plan.evicted += self.cache.evict(max(0, table.needed(n) - self.pool.num_free))
-            table.reserve(n)
-            load.into(table.blocks[table.length // size :])
+            try:
+                table.reserve(n)
+                load.into(table.blocks[table.length // size :])
+            except RuntimeError:
+                return  # there is no memory to bring them in: they are computed
+            except BaseException:
+                sequence.let_go()  # it still waits
+                raise
             table.advance(n)
             sequence.store()
             plan.loaded.append((sequence, n))
 
     def _let_go(self, sequence):
-        if self.host is not None and sequence.table is not None:
-            blocks = sequence.table.blocks[: sequence.stored // self.pool.block_size]
-            self.host.offer(sequence.tokens, blocks, sequence.request.namespace)
-        sequence.let_go()
+        sequence.load = None
+        try:
+            if self.host is not None and sequence.table is not None:
+                blocks = sequence.table.blocks[: sequence.stored // self.pool.block_size]
+                self.host.offer(sequence.tokens, blocks, sequence.request.namespace)
+        finally:
+            sequence.let_go()
 
     def step_back(self):
         """A step failed part of the way: what was stored without a token written after it, is to be computed

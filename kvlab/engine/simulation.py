@@ -93,6 +93,9 @@ class Simulation(Engine):
     def clock(self):
         return self.elapsed
 
+    def spill_to(self, host):
+        raise NotImplementedError("a simulation has no keys and values that could spill")
+
     def wait(self, seconds):
         self.elapsed += seconds
 

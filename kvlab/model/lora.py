@@ -104,6 +104,11 @@ def adapted(model, runs):
         yield
 
 
+def is_adapted(model):
+    """Is it inside such a block?"""
+    return model in _adapted
+
+
 _adapted = WeakSet()  # models inside their block
 
 

@@ -84,3 +84,13 @@ def test_one_that_does_not_fit_is_refused_when_it_is_asked_for(which, error, mes
     with pytest.raises(error, match=message):
         server.submit(prompt(5), adapter=which)
     assert server.idle and not server.requests
+
+
+def test_a_model_that_is_adapted_outside_is_refused():
+    """Else its keys would be stored as those of the model alone."""
+    server = engine(60, prefix_cache="radix")
+    request = server.submit(prompt(13), 4)
+    with adapted(MODEL, ADAPTERS[1]), pytest.raises(ValueError, match="give the adapter to submit"):
+        server.step()
+    server.run()
+    assert request.outputs[0] == alone(prompt(13), 4, None)

@@ -1,10 +1,13 @@
 """Blocks that spill to the host's memory and come back: fewer tokens computed, and never another answer."""
 
 from random import Random
+from threading import Event
 
 import pytest
+import torch
 
 from kvlab.caches import HostTier
+from kvlab.caches.host import Load
 from kvlab.engine import Simulation, converse
 from kvlab.engine.users import chat
 from tests.engine.cases import VOCAB, Watched, engine, prompt
@@ -157,6 +160,115 @@ def test_crowds_in_small_pools_write_what_each_writes_alone(made, seed):
     assert server.metrics().found > 0
 
 
+def emptied(made, blocks, *texts, **options):
+    """An engine whose prefix cache has lost these texts, which the tier has."""
+    server, tier = made(blocks, **options)
+    for ids in texts:
+        one(server, tier, ids, 1)
+    server.prefix_cache.evict(blocks)
+    return server, tier
+
+
+def test_what_was_stored_here_meanwhile_is_not_written_over(made):
+    server, tier = emptied(made, 40, prompt(30), max_batch_tokens=8)
+    with HostTier(server.pages, 9) as empty:
+        server.spill_to(empty)
+        first = Watched(server, prompt(30), 3)
+        server.step()
+        server.spill_to(tier)
+        carry, go = tier.carry, Event()
+        tier.carry = lambda source, target: (go.wait(), carry(source, target))
+        second = Watched(server, prompt(30), 3)
+        while not first.done:
+            server.step()
+        go.set()
+        server.run()
+    first.compare()
+    second.compare()
+    step = next(step for step in server.trace.steps if 2 in step.admitted)
+    assert (step.found, step.loaded) == ([[2, 28, 30]], [])
+    assert second.sequences[0].load is None
+
+
+def test_a_step_waits_for_the_link_where_nobody_runs(made):
+    server, tier = emptied(made, 8, prompt(13))
+    tier.link_bytes_per_second = 20_000
+    waits = Watched(server, prompt(13), 4)
+    step = server.step()
+    assert step.ran == [[1, 1, "prefill"]] and step.loaded == [[1, 12]]
+    server.run()
+    waits.compare()
+
+
+def test_two_of_one_text_load_it_once(made):
+    server, tier = emptied(made, 40, prompt(13))
+    texts = [Watched(server, prompt(13), 1) for _ in range(2)]
+    server.run()
+    assert tier.loaded == 3 and [each for step in server.trace.steps for each in step.loaded] == [[1, 12]]
+    assert [text.cached_tokens for text in texts] == [12, 12]
+
+
+def test_evictions_are_counted_and_none_is_made_where_there_is_room(made):
+    server, tier = made(8)
+    for seed in (0, 1, 2, 3, 4, 0):
+        one(server, tier, prompt(13, seed))
+    metrics, steps = server.metrics(), server.trace.steps
+    assert metrics.evicted == server.prefix_cache.blocks_evicted > 0 and metrics.loaded == 12
+    assert all(min(step.taken, step.freed) >= 0 for step in steps)
+    assert sum(step.taken - step.freed for step in steps) == 8 - server.pool.num_free
+    roomy, tier = emptied(made, 40, prompt(13, 1))
+    one(roomy, tier, prompt(13, 2), 1)
+    one(roomy, tier, prompt(13, 1), 1)
+    assert (roomy.metrics().loaded, roomy.metrics().evicted) == (12, 0)
+
+
+def test_a_preempted_text_is_offered(made):
+    server, tier = made(8)
+    texts = [Watched(server, prompt(13, 1), 16), Watched(server, prompt(13, 2), 12)]
+    while not texts[1].preempted:
+        server.step()
+    tier.wait()
+    assert tier.find([*texts[1].ids, *texts[1].outputs[0]]) >= 12
+    server.run()
+    for text in texts:
+        text.compare()
+
+
+@pytest.mark.parametrize("where", ["_reserve", "_copied", "into"])
+def test_no_memory_for_copies_costs_no_text(made, where, monkeypatch):
+    """What runs is not lost, and nothing is held for ever, whoever of the tier fails."""
+    server, tier = made(8)
+    texts = [Watched(server, prompt(13, seed), 12) for seed in (1, 2)]
+
+    def full(*_):
+        raise torch.OutOfMemoryError("no memory")
+
+    monkeypatch.setattr(Load if where == "into" else tier, where, full)
+    server.run()
+    texts.append(Watched(server, prompt(13, 1), 4))
+    server.run()
+    server.check()
+    for text in texts:
+        text.compare()
+    assert (tier.failed > 0) == (where != "into")
+
+
+def test_interrupted_while_it_is_brought_in(made, monkeypatch):
+    server, tier = emptied(made, 8, prompt(13))
+    text = Watched(server, prompt(13), 4)
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as once, pytest.raises(KeyboardInterrupt):
+        once.setattr(Load, "into", interrupted)
+        server.step()
+    server.check()
+    server.run()
+    server.check()
+    text.compare()
+
+
 def test_a_chat_that_does_not_fit_computes_little_again(made):
     computed = []
     for host in (1, 500):
@@ -175,5 +287,9 @@ def test_refused(kind):
             server.spill_to(tier)
         with pytest.raises(ValueError, match="there is no prefix cache, behind which a host's memory could"):
             engine(8).spill_to(tier)
-        with pytest.raises(ValueError, match="this tier is of other pages"):
+        with pytest.raises(NotImplementedError, match="a simulation has no keys and values"):
             Simulation(8, prefix_cache=kind).spill_to(tier)
+        for wrong in (None, "host", server.pages):
+            with pytest.raises(TypeError, match="host is .*; make a HostTier"):
+                server.spill_to(wrong)
+        assert server.scheduler.host is None

@@ -179,6 +179,44 @@ def test_the_longest_prefix_first_and_nobody_overtaken_more_often(kind):
     assert order == [0, 1, 3, 5, 6, 2, 7, 4, 8]
 
 
+def test_who_overtakes_goes_by_tokens_under_its_own_salt(kind):
+    server = engine(60, max_batch_tokens=1, prefix_cache=kind, overtaking=2)
+    for ids, salt in ((prompt(24, 1), "a"), (prompt(16, 2), None), (prompt(5, 3), None)):
+        one(server, ids, 1, salt=salt)
+    Watched(server, prompt(6, 6), 1)
+    server.step()  # 3 runs
+    Watched(server, [*prompt(5, 3), 1], 1)  # 4 finds 4 of 6
+    Watched(server, prompt(24, 1), 1)  # 5 would find 20 under another salt
+    Watched(server, [*prompt(16, 2), *prompt(40, 4)], 1)  # 6 finds 16 of 56
+    server.run()
+    assert [name for step in server.trace.steps for name in step.admitted] == [0, 1, 2, 3, 6, 4, 5]
+
+
+def test_cached_tokens_are_those_of_the_first_admission(kind):
+    server = engine(8, prefix_cache=kind)
+    texts = [Watched(server, prompt(13, seed), 16) for seed in (1, 2)]
+    serve(server, *texts)
+    assert texts[1].preempted and texts[1].cached_tokens == 0 and server.metrics().found > 0
+
+
+def test_a_plan_that_is_interrupted_is_on_record(kind, monkeypatch):
+    server = engine(6, prefix_cache=kind)
+    one(server, prompt(13), 4)
+    texts = [Watched(server, prompt(6, seed), 4) for seed in (1, 2)]
+
+    def interrupted(_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as once, pytest.raises(KeyboardInterrupt):
+        once.setattr(server.prefix_cache, "evict", interrupted)
+        server.step()
+    server.check()
+    assert server.trace[-1].admitted == [1, 2] and server.trace[-1].ran == []
+    assert [text.status for text in texts] == ["running", "running"]
+    assert server.metrics().sought == 13 + 2 * 6 and texts[0].queueing is not None
+    serve(server, *texts)
+
+
 def test_without_overtaking_first_come_first_served(kind):
     server = engine(40, max_batch_tokens=40, prefix_cache=kind)
     one(server, prompt(24, 1), 1)
