@@ -22,4 +22,4 @@ def test_many_thousand_steps(machine):
     run_state_machine_as_test(machine, settings=options)
     assert machine.steps > 9000 and min(machine.preemptions, machine.failures) > 300
     if machine.prefix_cache is not None:
-        assert machine.found > 9000 and machine.evicted > 300
+        assert machine.found > 3000 and machine.evicted > 300
