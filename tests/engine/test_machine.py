@@ -20,6 +20,6 @@ def test_some_hundred_steps(machine):
 def test_many_thousand_steps(machine):
     options = settings(max_examples=500, stateful_step_count=50, deadline=None)
     run_state_machine_as_test(machine, settings=options)
-    assert machine.steps > 9000 and min(machine.preemptions, machine.failures) > 300
+    assert machine.steps > 9000 and min(machine.preemptions, machine.failures) > 100
     if machine.prefix_cache is not None:
-        assert machine.found > 3000 and machine.evicted > 300
+        assert machine.found > 3000 and machine.evicted > 3000
