@@ -61,6 +61,22 @@ def unreadable(file, error):
     return CheckpointError(f"{file} cannot be read: {error.strerror or error}")
 
 
+def check_tensors(where, tensors, expected, config, ask=""):
+    """Have tensors the names and shapes of those expected by a config file of this name? CheckpointError says
+    which has not, and ends with ``ask``."""
+    missing, extra = sorted(expected.keys() - tensors.keys()), sorted(tensors.keys() - expected.keys())
+    for problem, names in (("lacks", missing), (f"has, beyond what its {config} describes,", extra)):
+        if names:
+            more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+            raise CheckpointError(f"{where} {problem} {', '.join(names[:3])}{more}{ask}")
+    for name, tensor in tensors.items():
+        if tensor.shape != expected[name].shape:
+            raise CheckpointError(
+                f"{where}: {name} is {list(tensor.shape)}, but by {config} it is "
+                f"{list(expected[name].shape)}{ask}"
+            )
+
+
 class Fields:
     """The fields of one JSON object, each asked for as one type; ``where`` opens every error.
 

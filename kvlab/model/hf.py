@@ -11,7 +11,7 @@ from pathlib import Path, PureWindowsPath
 import torch
 from safetensors import SafetensorError, safe_open
 
-from kvlab.checkpoint import CheckpointError, is_there, read_json, unreadable
+from kvlab.checkpoint import CheckpointError, check_tensors, is_there, read_json, unreadable
 from kvlab.model.decoder import Decoder
 from kvlab.model.hf_config import config_from_hf
 from kvlab.model.hf_latent import half_split, is_interleaved
@@ -44,7 +44,7 @@ def load(path, dtype=torch.float32, absorbed=True):
     tensors = _decoder_names(folder, _read_tensors(folder), config, dtype)
     with torch.device("meta"):  # shapes without memory: the tensors read become the parameters
         model = Decoder(config)
-    _check_tensors(folder, tensors, model.state_dict())
+    check_tensors(folder, tensors, model.state_dict(), "config.json")
     if is_interleaved(raw):
         tensors = half_split(tensors, config)
     model.load_state_dict(tensors, assign=True)
@@ -132,17 +132,3 @@ def _decoder_names(folder, tensors, config, dtype):
     if config.tied_embeddings and "embed_tokens.weight" in named:
         named["lm_head.weight"] = named["embed_tokens.weight"]
     return named
-
-
-def _check_tensors(folder, tensors, expected):
-    missing, extra = sorted(expected.keys() - tensors.keys()), sorted(tensors.keys() - expected.keys())
-    for problem, names in (("lacks", missing), ("has, beyond what its config.json describes,", extra)):
-        if names:
-            more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-            raise CheckpointError(f"{folder} {problem} {', '.join(names[:3])}{more}")
-    for name, tensor in tensors.items():
-        if tensor.shape != expected[name].shape:
-            raise CheckpointError(
-                f"{folder}: {name} is {list(tensor.shape)}, but by config.json it is "
-                f"{list(expected[name].shape)}"
-            )

@@ -11,7 +11,7 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load, save_file
 
-from kvlab.checkpoint import CheckpointError, Fields, is_there, read_json, unreadable
+from kvlab.checkpoint import CheckpointError, Fields, check_tensors, is_there, read_json, unreadable
 from kvlab.model.decoder import Decoder
 from kvlab.model.load import WEIGHTS
 from kvlab.model.lora import TARGETS, Adapter, refuse_latent
@@ -61,9 +61,14 @@ def load_adapter(name_or_path, model):
         adapter = _described(folder / CONFIG, model.config)
     expected = {_peft_name(name): name for name in adapter.state_dict()}
     tensors = _read(folder)
-    _check(
-        folder / TENSORS, tensors, {stored: adapter.get_parameter(name) for stored, name in expected.items()}
-    )
+    shapes = {stored: adapter.get_parameter(name) for stored, name in expected.items()}
+    check_tensors(folder / TENSORS, tensors, shapes, CONFIG, ": is it for another model?")
+    for name, tensor in tensors.items():
+        if not tensor.is_floating_point():
+            kind = str(tensor.dtype).removeprefix("torch.")
+            raise CheckpointError(
+                f"{folder / TENSORS}: {name} is {kind}; weights must be floating-point numbers"
+            )
     ours = {expected[stored]: tensor.to(model.device, model.dtype) for stored, tensor in tensors.items()}
     adapter.load_state_dict(ours, assign=True)
     return adapter.requires_grad_(False).eval()
@@ -154,20 +159,3 @@ def _read(folder):
         raise CheckpointError(
             f"{file} ({len(content):,} bytes) is damaged or cut short ({error}): fetch it again"
         ) from error
-
-
-def _check(file, tensors, expected):
-    missing, extra = sorted(expected.keys() - tensors.keys()), sorted(tensors.keys() - expected.keys())
-    for problem, names in (("lacks", missing), ("has, beyond what its config describes,", extra)):
-        if names:
-            more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-            raise CheckpointError(f"{file} {problem} {', '.join(names[:3])}{more}: is it for another model?")
-    for name, tensor in tensors.items():
-        if tensor.shape != expected[name].shape:
-            raise CheckpointError(
-                f"{file}: {name} is {list(tensor.shape)}, but by {CONFIG} and the model it is "
-                f"{list(expected[name].shape)}: is it for another model?"
-            )
-        if not tensor.is_floating_point():
-            kind = str(tensor.dtype).removeprefix("torch.")
-            raise CheckpointError(f"{file}: {name} is {kind}; weights must be floating-point numbers")

@@ -1,7 +1,5 @@
 """The second tier: what it has, what it lets go, what does not fit, and what goes wrong on the way."""
 
-import threading
-
 import pytest
 import torch
 
@@ -28,12 +26,6 @@ from tests.caches.tiers import (
 from tests.models import ABSORBED, NAIVE, SMALL, random_model
 
 ABC = text(1, 2, 3)
-
-
-@pytest.fixture(autouse=True)
-def no_thread_is_left():
-    yield
-    assert [each.name for each in threading.enumerate() if "host tier" in each.name] == []
 
 
 @pytest.fixture

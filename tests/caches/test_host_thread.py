@@ -25,12 +25,6 @@ from tests.caches.tiers import (
 ABC = text(1, 2, 3)
 
 
-@pytest.fixture(autouse=True)
-def no_thread_is_left():
-    yield
-    assert [each.name for each in threading.enumerate() if "host tier" in each.name] == []
-
-
 def test_its_thread_ends_with_it():
     with HostTier(some_pages(), 8) as tier:
         [thread] = [each for each in threading.enumerate() if "host tier" in each.name]

@@ -261,7 +261,7 @@ NAME = "base_model.model.model.layers.1.self_attn.q_proj.lora_B.weight"
     ("damage", "says"),
     [
         (lambda t: t.pop(NAME), f"lacks {NAME}: is it for another model"),
-        (lambda t: t.update(x=torch.ones(1)), "has, beyond what its config describes, x: is it for another"),
+        (lambda t: t.update(x=torch.ones(1)), "has, beyond what its adapter_config.json describes, x: is it"),
         (
             lambda t: t.update({NAME.replace(".1.", ".3."): t[NAME].clone()}),
             "has, beyond .*layers.3.self_attn.q_pr",
