@@ -1,10 +1,10 @@
 """What this machine has for the course: versions, cores, memory, a GPU or none, and how Triton will run."""
 
-import importlib.util
 import os
 import platform
 from importlib.metadata import PackageNotFoundError, version
 
+from kvlab.kernels import backend
 from kvlab.model import smollm2
 from kvlab.viz import Table
 
@@ -49,14 +49,12 @@ def _gpu():
 
 def triton_mode():
     """(how Triton runs here, what that means): "compiled", "interpreter" or "missing"."""
-    import torch
-
-    if importlib.util.find_spec("triton") is None:
+    if not backend.installed():
         return "missing", "the kernel lessons use the torch reference instead"
     try:
         release = version("triton")
     except PackageNotFoundError:
         release = "of unknown version"
-    if torch.cuda.is_available():
+    if backend.mode().backend == "triton":
         return "compiled", f"triton {release} compiles the kernels for your GPU"
     return "interpreter", f"triton {release} runs the kernels in its interpreter: right results, no speed"

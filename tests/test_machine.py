@@ -16,6 +16,7 @@ def test_every_row_says_something():
 
 def test_triton_has_three_modes(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "a GPU")
     assert machine.triton_mode()[0] == "compiled"
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert machine.triton_mode()[0] == "interpreter"

@@ -11,7 +11,7 @@ import torch
 
 from kvlab import ledger
 from kvlab.caches.base import Cache, CacheOverflow, present
-from kvlab.kernels import Batch
+from kvlab.kernels import Batch, write_pages
 from kvlab.paging import BlockPool, BlockTable, OutOfBlocks
 
 BLOCK_SIZE = 16
@@ -54,13 +54,12 @@ class Pages:
 
     def write(self, layer, slots, k, v):
         """Store k [N, Hkv, Dk] and v [N, Hkv, Dv] or None at slots [N] -> the layer's pages."""
-        arrived = [x.detach() for x in present(k, v)]  # numbers, and not how they came about
         if self.layers[layer] is None:
             shape = self.pool.num_blocks, self.pool.block_size
-            self.layers[layer] = tuple(x.new_empty(*shape, *x.shape[1:]) for x in arrived)
-        for pages, new in zip(self.layers[layer], arrived, strict=True):
-            pages.flatten(0, 1)[slots.to(pages.device)] = new
-        return self.layers[layer]
+            self.layers[layer] = tuple(x.new_empty(*shape, *x.shape[1:]) for x in present(k, v))
+        pages = self.layers[layer]
+        write_pages(k, v, pages[0], None if v is None else pages[1], slots)
+        return pages
 
     def copy(self, copies):
         """Whole blocks, in all layers: a list of (from, to)."""

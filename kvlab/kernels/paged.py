@@ -2,9 +2,9 @@
 
 import torch
 
-from kvlab.kernels.torch_reference import Pages, Plan
-
-BACKENDS = ("reference",)
+from kvlab import ledger
+from kvlab.kernels import torch_reference
+from kvlab.kernels.backend import chosen
 
 
 def paged_attention(
@@ -37,11 +37,15 @@ def paged_attention(
     sink_logits   [Hq], one more logit in each head's denominator, with no value (as in gpt-oss)
     k_scale,      what stored numbers are multiplied by: a number, [Hkv], or [num_blocks, block_size, Hkv]
     v_scale
-    num_splits    into how many parts a kernel may cut a context; it changes no result
-    backend       one of ``BACKENDS``, or None: the best that there is here
+    num_splits    into how many parts the kernel may cut a context; None: as many as keep the GPU busy
+    backend       "triton" (a GPU), "interpreter" (Triton's, slow), "reference" (PyTorch), or None: that of
+                  ``kvlab.kernels.mode()``, and the reference for what the kernel does not take
 
-    (PagedAttention, Kwon et al. 2023, section 4.1.) Raises ValueError for shapes that do not fit, for a table
-    entry outside the pages, or a context beyond its table; TypeError for dtypes.
+    Tables and lengths are checked on the host: for many layers, make one ``Batch`` of them. Raises ValueError
+    for shapes that do not fit, for a table entry outside the pages, or a context beyond its table; TypeError
+    for dtypes; ImportError where Triton is named and missing.
+
+    (PagedAttention, Kwon et al. 2023, section 4.1.)
     """
     if query_lens is None:
         query_lens = torch.ones_like(context_lens)
@@ -91,8 +95,6 @@ class Batch:
         backend=None,
     ):
         """One layer: as :func:`paged_attention`."""
-        if backend not in (None, *BACKENDS):
-            raise ValueError(f"backend is {backend!r}; known: {', '.join(BACKENDS)}")
         if num_splits is not None and num_splits < 1:
             raise ValueError(f"num_splits is {num_splits}; a context is at least one part")
         _check_tensors(q, k_pages, v_pages, v_dim, window, sink_logits, k_scale, v_scale)
@@ -103,15 +105,47 @@ class Batch:
                 f"k_pages are {k_pages.shape[0]} of {k_pages.shape[1]} slots; this batch is for "
                 f"{self.num_blocks} of {self.block_size}"
             )
-        pages = Pages(k_pages, v_pages, v_dim, k_scale, v_scale, q.dtype)
-        key = window, pages.num_kv_heads, pages.key_dim, k_pages.dtype
+        pages = torch_reference.Pages(k_pages, v_pages, v_dim, k_scale, v_scale, q.dtype)
+        self._bill(q, pages, window)
+        if chosen(backend, q.device, _obstacle(q, pages)) == "reference":
+            return self._reference(q, pages, window).attend(q, pages, scale, sink_logits)
+        return self._kernel(q.device).attend(q, pages, scale, window, sink_logits, num_splits)
+
+    def _reference(self, q, pages, window):
+        key = window, pages.num_kv_heads, pages.key_dim, pages.k.dtype, q.device
         if key not in self._plans:
-            token_bytes = pages.num_kv_heads * pages.key_dim * k_pages.element_size()
+            token_bytes = pages.num_kv_heads * pages.key_dim * pages.k.element_size()
             lengths = self.contexts, self.queries, self.block_size
-            self._plans[key] = Plan(
+            self._plans[key] = torch_reference.Plan(
                 self.block_tables.to(q.device), *lengths, pages.num_kv_heads, token_bytes, window
             )
-        return self._plans[key].attend(q, pages, scale, sink_logits)
+        return self._plans[key]
+
+    def _kernel(self, device):
+        from kvlab.kernels import triton_launch
+
+        if device not in self._plans:
+            lengths = self.contexts, self.queries, self.block_size
+            self._plans[device] = triton_launch.Plan(self.block_tables, *lengths, device)
+        return self._plans[device]
+
+    def _bill(self, q, pages, window):
+        """What the visible tokens take, whatever a backend copies or pads."""
+        for context, n in zip(self.contexts, self.queries, strict=True):
+            if n and context:
+                seen = context if window is None else min(context, window + n - 1)
+                ledger.read(seen * pages.token_bytes)
+                ledger.matmul(q.shape[1] * n, pages.key_dim, seen)
+                ledger.matmul(q.shape[1] * n, seen, pages.value_dim)
+
+
+def _obstacle(q, pages):
+    def obstacle(interpreting):
+        from kvlab.kernels import triton_launch
+
+        return triton_launch.attention_obstacle(q, pages, interpreting)
+
+    return obstacle
 
 
 def _check_tensors(q, k_pages, v_pages, v_dim, window, sink_logits, k_scale, v_scale):

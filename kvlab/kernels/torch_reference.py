@@ -87,7 +87,6 @@ class Group:
         out = rows.new_zeros(*rows.shape[:2], pages.value_dim)  # [b * Hkv, G * n, Dv]
         for part, tile in zip(weights.split(self.tile_tokens, dim=-1), self.tiles, strict=True):
             out = torch.baddbmm(out, part, pages.values(tile))
-        self._bill(pages, num_heads)
         return out.view(*sizes, -1).permute(0, 3, 1, 2, 4).reshape(b * n, num_heads, -1)
 
     def _weights(self, scores, sink_logits):
@@ -101,14 +100,6 @@ class Group:
         ]  # [Hkv, G, 1, 1]
         sinks = sinks.expand(*scores.shape[:-1], 1)
         return torch.cat([scores, sinks], dim=-1).softmax(dim=-1)[..., :-1]
-
-    def _bill(self, pages, num_heads):
-        """What the visible tokens take, whatever was padded."""
-        for context in self.contexts:
-            seen = context if self.window is None else min(context, self.window + self.n - 1)
-            ledger.read(seen * pages.token_bytes)
-            ledger.matmul(num_heads * self.n, pages.key_dim, seen)
-            ledger.matmul(num_heads * self.n, seen, pages.value_dim)
 
 
 class Tile:

@@ -145,7 +145,7 @@ BAD = {
     "sinks of KV heads": ("q", lambda q: q, {"sink_logits": torch.zeros(2)}, "sink_logits has shape"),
     "a scale of its own": ("q", lambda q: q, {"k_scale": torch.ones(3)}, "k_scale has shape"),
     "no parts": ("q", lambda q: q, {"num_splits": 0}, "num_splits is 0"),
-    "a backend": ("q", lambda q: q, {"backend": "cuda"}, "backend is 'cuda'; known: reference"),
+    "a backend": ("q", lambda q: q, {"backend": "cuda"}, "backend is 'cuda'; known: triton, interpreter"),
 }
 
 
