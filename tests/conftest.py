@@ -1,4 +1,4 @@
-"""Before any test: Triton is imported to interpret, with a GPU or without, and before transformers imports it."""
+"""Before any test: Triton is imported to interpret, with a GPU or without, before transformers does it."""
 
 import os
 
