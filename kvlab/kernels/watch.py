@@ -1,71 +1,59 @@
-"""Which program of a kernel reads and writes what, seen in Triton's interpreter."""
+"""Which program of a kernel reads and writes what: seen in Triton's interpreter, and in plain Python."""
 
 from contextlib import contextmanager
 from typing import NamedTuple
 
 import numpy as np
 
-from kvlab.kernels.language import interpreted
+from kvlab.kernels.backend import installed
 
 
 class Access(NamedTuple):
     """One load or store of one program."""
 
-    program: tuple[int, int, int]  # its place in the grid
+    program: tuple[int, ...]  # its place in the grid
     kind: str  # "load" or "store"
     name: str  # of the tensor
-    offsets: np.ndarray  # [n], of the numbers in the tensor as it lies in memory; what is masked is not here
+    offsets: (
+        np.ndarray
+    )  # [n], of the numbers in the tensor as it lies in memory; without those that are masked
 
 
 class OutsideAccess(IndexError):
     """A program went beyond the tensors that it was given."""
 
 
+_open = []  # (tensors, seen) of each ``watch`` block
+
+
 @contextmanager
 def watch(**tensors):
     """Records what kernels do inside the ``with`` block -> a list of Access, in the order of execution.
 
-    tensors: every tensor that the kernels get, by name. An access outside of all of them raises OutsideAccess
-    before it happens; left unwatched, it reads strange numbers or ends the process. RuntimeError where Triton
-    compiles: a GPU keeps no record.
+    tensors: all that the kernels get, by name. An access outside of them all raises OutsideAccess before it
+    happens; unwatched, it would read strange numbers or end the process. RuntimeError where Triton compiles:
+    a GPU keeps no record.
     """
-    if not interpreted:
-        raise RuntimeError("only the interpreter can be watched: start Python with TRITON_INTERPRET=1")
-    from triton.runtime.interpreter import InterpreterBuilder, InterpreterError
-
-    seen, load, store = [], InterpreterBuilder.create_masked_load, InterpreterBuilder.create_masked_store
-
-    def note(builder, kind, pointers, mask):
-        addresses = np.broadcast_to(pointers.data, mask.data.shape)[mask.data].astype(np.int64)
-        for name, x in tensors.items():
-            here = (addresses >= x.data_ptr()) & (addresses < x.data_ptr() + x.nbytes)
-            if here.any():
-                offsets = (addresses[here] - x.data_ptr()) // x.element_size()
-                seen.append(Access(builder.grid_idx, kind, name, offsets))
-                addresses = addresses[~here]
-        if len(addresses):
-            raise OutsideAccess(_outside(builder.grid_idx, kind, int(addresses[0]), len(addresses), tensors))
-
-    def watched_load(builder, pointers, mask, *more):
-        note(builder, "load", pointers, mask)
-        return load(builder, pointers, mask, *more)
-
-    def watched_store(builder, pointers, value, mask, *more):
-        note(builder, "store", pointers, mask)
-        return store(builder, pointers, value, mask, *more)
-
-    InterpreterBuilder.create_masked_load, InterpreterBuilder.create_masked_store = (
-        watched_load,
-        watched_store,
-    )
+    seen = []
+    _open.append((tensors, seen))
     try:
-        yield seen
-    except InterpreterError as error:
-        if isinstance(error.__cause__, OutsideAccess):
-            raise error.__cause__ from None
-        raise
+        with _interpreter_watched():
+            yield seen
     finally:
-        InterpreterBuilder.create_masked_load, InterpreterBuilder.create_masked_store = load, store
+        _open.pop()
+
+
+def note(program, kind, addresses):
+    """Record that a program is about to access numbers at these addresses, an integer array [n]."""
+    for tensors, seen in _open:
+        left = addresses
+        for name, x in tensors.items():
+            here = (left >= x.data_ptr()) & (left < x.data_ptr() + x.nbytes)
+            if here.any():
+                seen.append(Access(program, kind, name, (left[here] - x.data_ptr()) // x.element_size()))
+                left = left[~here]
+        if len(left):
+            raise OutsideAccess(_outside(program, kind, int(left[0]), len(left), tensors))
 
 
 def _outside(program, kind, address, count, tensors):
@@ -80,3 +68,43 @@ def _outside(program, kind, address, count, tensors):
         f"program {program} would {kind} {count} numbers outside of {', '.join(tensors)}; the first is "
         f"offset {offset:,} of {name}, which has {x.numel():,}: is there a mask, and is it the right one?"
     )
+
+
+@contextmanager
+def _interpreter_watched():
+    """Have the interpreter note what it does."""
+    if not installed():
+        yield
+        return
+    from kvlab.kernels.language import interpreted
+
+    if not interpreted:
+        raise RuntimeError("a GPU keeps no record: start Python with TRITON_INTERPRET=1 to watch kernels")
+    from triton.runtime.interpreter import InterpreterBuilder, InterpreterError
+
+    load, store = InterpreterBuilder.create_masked_load, InterpreterBuilder.create_masked_store
+
+    def told(builder, kind, pointers, mask):
+        addresses = np.broadcast_to(pointers.data, mask.data.shape)[mask.data].astype(np.int64)
+        note(builder.grid_idx, kind, addresses)
+
+    def watched_load(builder, pointers, mask, *more):
+        told(builder, "load", pointers, mask)
+        return load(builder, pointers, mask, *more)
+
+    def watched_store(builder, pointers, value, mask, *more):
+        told(builder, "store", pointers, mask)
+        return store(builder, pointers, value, mask, *more)
+
+    InterpreterBuilder.create_masked_load, InterpreterBuilder.create_masked_store = (
+        watched_load,
+        watched_store,
+    )
+    try:
+        yield
+    except InterpreterError as error:
+        if isinstance(error.__cause__, OutsideAccess):
+            raise error.__cause__ from None
+        raise
+    finally:
+        InterpreterBuilder.create_masked_load, InterpreterBuilder.create_masked_store = load, store
