@@ -15,6 +15,7 @@ from kvlab.exercises import (  # noqa: F401  (to register)
     lesson_12,
     lesson_13,
     lesson_14,
+    lesson_17,
 )
 from kvlab.exercises.checking import check, hint, progress, solution
 from kvlab.exercises.questions import predict, recall, reveal

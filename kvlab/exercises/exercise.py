@@ -161,7 +161,7 @@ def _compare_tensors(got, right, tolerance):
         return f"returned shape {list(got.shape)}, expected {list(right.shape)}"
     if got.dtype != right.dtype:
         return f"returned {got.dtype}, expected {right.dtype}"
-    wrong = ~torch.isclose(got.double(), right.double(), rtol=tolerance, atol=tolerance)
+    wrong = ~torch.isclose(got.double(), right.double(), rtol=tolerance, atol=tolerance, equal_nan=True)
     if not wrong.any():
         return None
     index = tuple(wrong.nonzero()[0].tolist())

@@ -9,6 +9,7 @@ from kvlab.kernels import splits
 from kvlab.kernels.language import interpreted
 from kvlab.kernels.triton_attention import attend_part, merge, padded
 from kvlab.kernels.triton_write import store
+from kvlab.kernels.watch import also
 
 DTYPES = torch.float16, torch.bfloat16, torch.float32
 STORED = *DTYPES, torch.int8, torch.float8_e4m3fn, torch.float8_e5m2
@@ -157,6 +158,8 @@ class Group:
         parts = q.new_empty(len(q), num_heads, num_splits, pages.value_dim, dtype=torch.float32)
         logs = q.new_empty(parts.shape[:3], dtype=torch.float32)
         out = q.new_empty(len(q), num_heads, pages.value_dim)
+        also(q=q, tables=self.tables, lengths=self.lengths, parts=parts, logs=logs, out=out)
+        also(k_scale=k_scale, v_scale=v_scale, sink_logits=sink_logits)
         attend_part[len(self.tables) * row_tiles, num_kv_heads, num_splits](
             q,
             pages.k,
@@ -203,16 +206,18 @@ def write(new, pages, slots, scale):
     """Store new [N, Hkv, D] at slots [N] of pages; ``scale`` as in ``write_pages``."""
     if not new.numel():
         return
+    new, slots = new.contiguous(), slots.to(new.device)
     factors, each = _factors(scale, new.device, new.shape[1])
+    also(new=new, slots=slots, pages=pages, scales=factors)
     if pages.dtype.is_floating_point:
         limits = torch.finfo(pages.dtype)
         largest, smallest, step = limits.max, limits.smallest_normal, limits.eps
     else:
         largest, smallest, step = torch.iinfo(pages.dtype).max, 0.0, 1.0
     store[len(new), new.shape[1]](
-        new.contiguous(),
+        new,
         pages,
-        slots.to(new.device),
+        slots,
         factors,
         DIM=new.shape[2],
         EACH=each,

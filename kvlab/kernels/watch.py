@@ -23,19 +23,19 @@ class OutsideAccess(IndexError):
     """A program went beyond the tensors that it was given."""
 
 
-_open = []  # (tensors, seen) of each ``watch`` block
+_open = []  # ([(name, tensor)], seen) of each ``watch`` block
 
 
 @contextmanager
 def watch(**tensors):
     """Records what kernels do inside the ``with`` block -> a list of Access, in the order of execution.
 
-    tensors: all that the kernels get, by name. An access outside of them all raises OutsideAccess before it
-    happens; unwatched, it would read strange numbers or end the process. RuntimeError where Triton compiles:
-    a GPU keeps no record.
+    tensors: all that kernels are given, by name; kvlab's launches add what they make, such as parts and out.
+    An access outside of them all raises OutsideAccess before it happens; unwatched, it would read strange
+    numbers or end the process. RuntimeError where Triton compiles: a GPU keeps no record.
     """
     seen = []
-    _open.append((tensors, seen))
+    _open.append((list(tensors.items()), seen))
     try:
         with _interpreter_watched():
             yield seen
@@ -43,11 +43,17 @@ def watch(**tensors):
         _open.pop()
 
 
+def also(**tensors):
+    """What a launch made for its kernels beside what it was given: for those that watch."""
+    for known, _ in _open:
+        known.extend((name, x) for name, x in tensors.items() if x is not None)
+
+
 def note(program, kind, addresses):
     """Record that a program is about to access numbers at these addresses, an integer array [n]."""
     for tensors, seen in _open:
         left = addresses
-        for name, x in tensors.items():
+        for name, x in tensors:
             here = (left >= x.data_ptr()) & (left < x.data_ptr() + x.nbytes)
             if here.any():
                 seen.append(Access(program, kind, name, (left[here] - x.data_ptr()) // x.element_size()))
@@ -62,10 +68,11 @@ def _outside(program, kind, address, count, tensors):
     def distance(x):
         return min(abs(address - x.data_ptr()), abs(address - x.data_ptr() - x.nbytes))
 
-    name, x = min(tensors.items(), key=lambda item: distance(item[1]))
+    name, x = min(tensors, key=lambda item: distance(item[1]))
     offset = (address - x.data_ptr()) // x.element_size()
+    names = ", ".join(dict(tensors))
     return (
-        f"program {program} would {kind} {count} numbers outside of {', '.join(tensors)}; the first is "
+        f"program {program} would {kind} {count} numbers outside of {names}; the first is "
         f"offset {offset:,} of {name}, which has {x.numel():,}: is there a mask, and is it the right one?"
     )
 
