@@ -16,6 +16,7 @@ from kvlab.exercises import (  # noqa: F401  (to register)
     lesson_13,
     lesson_14,
     lesson_17,
+    lesson_18,
 )
 from kvlab.exercises.checking import check, hint, progress, solution
 from kvlab.exercises.questions import predict, recall, reveal

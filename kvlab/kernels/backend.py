@@ -47,9 +47,11 @@ def chosen(backend, device, obstacle):
     """
     if backend not in (None, *BACKENDS):
         raise ValueError(f"backend is {backend!r}; known: {', '.join(BACKENDS)}")
+    if backend is None and device.type == "cpu" and not asked_to_interpret():
+        return "reference"  # whatever GPU there is beside it
     wanted = backend or mode().backend
-    if wanted == "reference" or (backend is None and wanted == "triton" and device.type == "cpu"):
-        return "reference"
+    if wanted == "reference":
+        return wanted
     if not installed():
         raise ImportError(f"backend is {backend!r}, and Triton is not installed: {INSTALL}")
     problem = obstacle(interpreting=wanted == "interpreter")

@@ -7,7 +7,7 @@ MOST = 64  # parts of one context, which ``merge`` holds all at once
 
 def share(tokens, splits, tile):
     """Tokens of a part, a multiple of ``tile``, where at most ``splits`` make up a context of ``tokens``."""
-    return -(-max(tokens, 1) // (splits * tile)) * tile
+    return -(-max(tokens, 1) // (min(splits, MOST) * tile)) * tile
 
 
 def choose(programs, tokens, tile, multiprocessors):

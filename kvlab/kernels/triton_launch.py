@@ -1,6 +1,7 @@
 """Starts the Triton kernels: which sequences together, tiles of what size, in how many parts."""
 
 import math
+from contextlib import nullcontext
 from typing import NamedTuple
 
 import torch
@@ -112,15 +113,14 @@ class Plan:
 
     def attend(self, q, pages, scale, window, sink_logits, num_splits, sizes=None):
         """q [N, Hq, Dk] -> [N, Hq, Dv]. ``sizes``: a Tiling in place of the usual one."""
-        q = q.contiguous()
-        if len(self.groups) == 1:
-            return self.groups[0].attend(q, pages, scale, window, sink_logits, num_splits, sizes)
-        out = q.new_zeros(*q.shape[:2], pages.value_dim)
-        for group in self.groups:
-            out[group.rows] = group.attend(
-                q[group.rows], pages, scale, window, sink_logits, num_splits, sizes
-            )
-        return out
+        q, given = q.detach().contiguous(), (pages, scale, window, sink_logits, num_splits, sizes)
+        with _current(q.device):
+            if len(self.groups) == 1:
+                return self.groups[0].attend(q, *given)
+            out = q.new_zeros(*q.shape[:2], pages.value_dim)
+            for group in self.groups:
+                out[group.rows] = group.attend(q[group.rows], *given)
+            return out
 
 
 class Group:
@@ -214,18 +214,19 @@ def write(new, pages, slots, scale):
         largest, smallest, step = limits.max, limits.smallest_normal, limits.eps
     else:
         largest, smallest, step = torch.iinfo(pages.dtype).max, 0.0, 1.0
-    store[len(new), new.shape[1]](
-        new,
-        pages,
-        slots,
-        factors,
-        DIM=new.shape[2],
-        EACH=each,
-        LARGEST=float(largest),
-        SMALLEST=smallest,
-        STEP=step,
-        INTERPRETED=interpreted,
-    )
+    with _current(new.device):
+        store[len(new), new.shape[1]](
+            new,
+            pages,
+            slots,
+            factors,
+            DIM=new.shape[2],
+            EACH=each,
+            LARGEST=float(largest),
+            SMALLEST=smallest,
+            STEP=step,
+            INTERPRETED=interpreted,
+        )
 
 
 def multiprocessors(device):
@@ -243,6 +244,11 @@ def _factors(scale, device, num_kv_heads):
     return (
         (scale.contiguous(), True) if scale.dim() == 3 else (scale.expand(num_kv_heads).contiguous(), False)
     )
+
+
+def _current(device):
+    """Triton starts kernels on the current GPU, wherever the tensors are."""
+    return torch.cuda.device(device) if device.type == "cuda" else nullcontext()
 
 
 def _on(device, numbers):

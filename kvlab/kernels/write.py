@@ -24,8 +24,9 @@ def write_pages(k, v, k_pages, v_pages, slots, *, k_scale=None, v_scale=None, ba
     if (v is None) != (v_pages is None):
         raise ValueError("v and v_pages go together: give both, or none")
     pairs = [("k", k, k_pages, k_scale)] + ([] if v is None else [("v", v, v_pages, v_scale)])
-    for name, new, pages, scale in pairs:
-        _check(name, new, pages, scale, slots)
+    for pair in pairs:
+        _check(*pair)
+    _check_slots(slots, len(k), k_pages)
     backend = chosen(backend, k.device, lambda interpreting: _obstacle(pairs, interpreting))
     for _, new, pages, scale in pairs:
         new = new.detach()  # numbers, and not how they came about
@@ -63,16 +64,11 @@ def _obstacle(pairs, interpreting):
     return triton_launch.obstacle(tensors, interpreting)
 
 
-def _check(name, new, pages, scale, slots):
+def _check(name, new, pages, scale):
     if new.dim() != 3 or pages.dim() != 4 or new.shape[1:] != pages.shape[2:]:
         raise ValueError(
             f"{name} has shape {list(new.shape)} and {name}_pages {list(pages.shape)}; they are [tokens, KV "
             "heads, size] and [blocks, block size, KV heads, size]"
-        )
-    if slots.is_floating_point() or list(slots.shape) != [len(new)]:
-        raise ValueError(
-            f"slots is {slots.dtype} of shape {list(slots.shape)}; it is an integer for each of {len(new)} "
-            "tokens"
         )
     if (scale is None) != (pages.dtype not in EIGHT_BITS):
         if scale is None:
@@ -84,8 +80,15 @@ def _check(name, new, pages, scale, slots):
         raise ValueError(
             f"{name}_scale has shape {list(scale.shape)}; it is a number, {list(fits[1])} or {list(fits[2])}"
         )
-    if slots.device.type == "cpu" and len(slots):  # on a device, looking would mean waiting for it
+
+
+def _check_slots(slots, count, pages):
+    if slots.is_floating_point() or tuple(slots.shape) != (count,):
+        raise ValueError(
+            f"slots is {slots.dtype} of shape {list(slots.shape)}; it is an integer for each of {count} tokens"
+        )
+    if slots.device.type == "cpu" and count:  # on a device, looking would mean waiting for it
         low, high = (int(x) for x in slots.aminmax())
-        if low < 0 or high >= pages.shape[0] * pages.shape[1]:
-            last = pages.shape[0] * pages.shape[1] - 1
+        last = pages.shape[0] * pages.shape[1] - 1
+        if low < 0 or high > last:
             raise ValueError(f"slots has {low if low < 0 else high}; these pages have 0 to {last}")
