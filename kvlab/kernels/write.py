@@ -26,6 +26,8 @@ def write_pages(k, v, k_pages, v_pages, slots, *, k_scale=None, v_scale=None, ba
     pairs = [("k", k, k_pages, k_scale)] + ([] if v is None else [("v", v, v_pages, v_scale)])
     for pair in pairs:
         _check(*pair)
+    if v is not None and len(v) != len(k):
+        raise ValueError(f"k has {len(k)} tokens and v {len(v)}: a token has both")
     _check_slots(slots, len(k), k_pages)
     backend = chosen(backend, k.device, lambda interpreting: _obstacle(pairs, interpreting))
     for _, new, pages, scale in pairs:
@@ -85,7 +87,7 @@ def _check(name, new, pages, scale):
 def _check_slots(slots, count, pages):
     if slots.is_floating_point() or tuple(slots.shape) != (count,):
         raise ValueError(
-            f"slots is {slots.dtype} of shape {list(slots.shape)}; it is an integer for each of {count} tokens"
+            f"slots is {slots.dtype} of shape {list(slots.shape)}; it holds an integer a token, {count} here"
         )
     if slots.device.type == "cpu" and count:  # on a device, looking would mean waiting for it
         low, high = (int(x) for x in slots.aminmax())
