@@ -1,10 +1,3 @@
-"""Before any test: Triton is imported to interpret, with a GPU or without, before transformers does it."""
+"""What comes before all tests."""
 
-import os
-
-asked = os.environ.get("TRITON_INTERPRET")
-os.environ["TRITON_INTERPRET"] = "1"
-import kvlab.kernels.language  # noqa: E402, F401
-
-if asked is None:  # what the tests start decides for itself
-    del os.environ["TRITON_INTERPRET"]
+import tests.interpreting  # noqa: F401

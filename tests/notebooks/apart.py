@@ -7,7 +7,15 @@ import sys
 import traceback
 
 SECONDS = 900  # no lesson takes that long, however busy the machine is
-IMPORTS = ["torch", "torch._dynamo", "matplotlib.pyplot", "IPython.display", "ipywidgets", "pytest"]
+IMPORTS = [
+    "torch",
+    "tests.interpreting",
+    "torch._dynamo",
+    "matplotlib.pyplot",
+    "IPython.display",
+    "ipywidgets",
+    "pytest",
+]
 
 # Where a fork after such imports may crash, each process starts from nothing.
 FORKS = sys.platform == "linux"
