@@ -1,4 +1,4 @@
-"""Kernels in plain Python: started like Triton's, watched like them, and in their place where it is missing."""
+"""Kernels in plain Python: started like Triton's, watched like them, in their place where it is missing."""
 
 import pytest
 import torch
