@@ -4,9 +4,10 @@ import argparse
 import json
 import os
 
+from kvlab.benchmarks import BENCHMARKS
 from kvlab.commands import CommandError, setup
 
-NAMES = ("pool", "prefix", "decode", "engine", "reuse")
+NAMES = tuple(BENCHMARKS)
 
 
 def main(argv):
@@ -25,7 +26,6 @@ def main(argv):
         # Nothing else should run meanwhile, so threads may spin between two operations: they wake sooner.
         waiting = os.environ.get("OMP_WAIT_POLICY", "ACTIVE")
         return environment.rerun("bench", argv, OMP_WAIT_POLICY=waiting)
-    from kvlab.benchmarks import BENCHMARKS
     from kvlab.viz import Table
 
     measured = {name: BENCHMARKS[name]() for name in options.names or NAMES}

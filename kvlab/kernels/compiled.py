@@ -1,4 +1,4 @@
-"""What the compiler makes of the attention kernel, read without a GPU: registers, memory, instructions.
+"""What the compiler makes of the kernels, read without a GPU: registers, memory, instructions.
 
 Triton brings compilers and disassemblers for GPUs that are not here. A process either interprets or compiles,
 so this is done in another one.
@@ -25,6 +25,7 @@ TYPES = {
     "float8_e4m3fn": "fp8e4nv",
     "float8_e5m2": "fp8e5",
 }
+KERNELS = "attend_part", "merge"
 
 
 class Case(NamedTuple):
@@ -42,6 +43,7 @@ class Case(NamedTuple):
     block_size: int = 16
     stages: int | None = None  # of the pipeline, in place of the usual number
     edit: tuple[str, str] | None = None  # lines of the kernel's source, and what to put in their place
+    kernel: str = "attend_part"  # of KERNELS; "merge": of as many parts as there may be
 
 
 @dataclass(frozen=True)
@@ -59,10 +61,13 @@ class Compiled:
 
 
 def read_out(cases):
-    """Compile cases, about a second each -> [Compiled]. ValueError with the compiler's words if it fails."""
+    """Compile cases, about a second each -> [Compiled].
+
+    ValueError for a name that is not known, for an edit of lines that the source has not, and with the
+    compiler's words and the case where it fails.
+    """
     for case in cases:
-        if case.target not in TARGETS:
-            raise ValueError(f"target is {case.target!r}; known: {', '.join(TARGETS)}")
+        _check(case)
     asked = json.dumps([case._asdict() for case in cases])
     done = subprocess.run(
         [sys.executable, "-m", "kvlab.kernels.compiled"],
@@ -77,31 +82,62 @@ def read_out(cases):
     return [Compiled(**fields) for fields in json.loads(done.stdout)]
 
 
+def _check(case):
+    for name, known in (("target", TARGETS), ("dtype", TYPES), ("stored", TYPES), ("kernel", KERNELS)):
+        given = getattr(case, name)
+        if given not in known and not (name == "stored" and given is None):
+            raise ValueError(f"{name} is {given!r}; known: {', '.join(known)}")
+    if case.edit is not None and (times := _source().count(case.edit[0])) != 1:
+        raise ValueError(f"the kernel's source has {times} times what is to be exchanged: {case.edit[0]!r}")
+
+
+def _source():
+    return Path(__file__).with_name("triton_attention.py").read_text(encoding="utf-8")
+
+
 def _main():
     cases = [Case(**fields) for fields in json.load(sys.stdin)]
-    print(json.dumps([_compile(case) for case in cases]))
+    made = []
+    for case in cases:
+        try:
+            made.append(_compile(case))
+        except Exception as error:
+            sys.exit(f"{case}: {error}")
+    print(json.dumps(made))
 
 
 def _compile(case):
-    import torch
     import triton
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
 
+    kernel, number = _kernel(case), TARGETS[case.target]
+    amd = not isinstance(number, int)
+    arguments, options = _merge(case) if case.kernel == "merge" else _attend_part(case, amd)
+    types = {name: kind for name, kind in arguments.items() if isinstance(kind, str)}
+    constants = {name: value for name, value in arguments.items() if name not in types}
+    signature = {name: types.get(name, "constexpr") for name in kernel.arg_names}
+    aligned = [n for n, kind in enumerate(signature.values()) if kind[0] == "*" and kind != "*i32"]
+    source = ASTSource(kernel, signature, constants, {(n,): [["tt.divisibility", 16]] for n in aligned})
+    target = GPUTarget("hip", number, 64) if amd else GPUTarget("cuda", number, 32)
+    done = triton.compile(source, target, options)
+    return (_amd(done) if amd else _nvidia(done, case.kernel)) | {"shared": done.metadata.shared}
+
+
+def _attend_part(case, amd):
+    """{argument: type, or value where it is a constant}, and the compiler's options."""
+    import torch
+
     from kvlab.kernels.triton_launch import tiling
 
-    kernel = _kernel(case.edit)
-    dtype, stored = TYPES[case.dtype], TYPES[case.stored or case.dtype]
     itemsize = getattr(torch, case.dtype).itemsize
-    number = TARGETS[case.target]
-    amd = not isinstance(number, int)
     sizes = tiling(case.group * case.new_tokens, case.key_dim, case.value_dim, case.latent, itemsize, amd)
-    pages, scale = f"*{stored}", "*fp32" if case.scales else None
+    pages, scale = f"*{TYPES[case.stored or case.dtype]}", "*fp32" if case.scales else None
     types = dict.fromkeys(("tables", "contexts", "counts", "starts"), "*i32")
-    types |= {"q": f"*{dtype}", "k_pages": pages, "v_pages": None if case.latent else pages}
-    types |= {"k_scale": scale, "v_scale": scale, "parts": "*fp32", "logs": "*fp32", "scale": "fp32"}
     types |= dict.fromkeys(("table_width", "row_tiles", "share", "window"), "i32")
-    constants = {name: None for name, kind in types.items() if kind is None} | {
+    types |= {"q": f"*{TYPES[case.dtype]}", "k_pages": pages, "v_pages": None if case.latent else pages}
+    types |= {"k_scale": scale, "v_scale": scale, "parts": "*fp32", "logs": "*fp32", "scale": "fp32"}
+    constants = {
         "GROUP": case.group,
         "ROWS": sizes.rows,
         "KEY_DIM": case.key_dim,
@@ -112,37 +148,36 @@ def _compile(case):
         "V_EACH": case.scales == "each",
         "INTERPRETED": False,
     }
-    signature = {name: types.get(name) or "constexpr" for name in kernel.arg_names}
-    aligned = [n for n, kind in enumerate(signature.values()) if kind[0] == "*" and kind != "*i32"]
-    source = ASTSource(kernel, signature, constants, {(n,): [["tt.divisibility", 16]] for n in aligned})
-    target = GPUTarget("hip", number, 64) if amd else GPUTarget("cuda", number, 32)
-    stages = case.stages or sizes.stages
-    done = triton.compile(source, target, {"num_warps": sizes.warps, "num_stages": stages})
-    return (_amd(done) if amd else _nvidia(done)) | {"shared": done.metadata.shared}
+    return types | constants, {"num_warps": sizes.warps, "num_stages": case.stages or sizes.stages}
 
 
-def _kernel(edit):
-    """The attention kernel, with some lines of its source exchanged."""
+def _merge(case):
+    from kvlab.kernels.splits import MOST
+    from kvlab.kernels.triton_attention import padded
+    from kvlab.kernels.triton_launch import MERGED_COLUMNS
+
+    types = {"parts": "*fp32", "logs": "*fp32", "sinks": "*fp32", "out": f"*{TYPES[case.dtype]}"}
+    columns = min(padded(case.value_dim), MERGED_COLUMNS)
+    constants = {"VALUE_DIM": case.value_dim, "COLUMNS": columns, "SPLITS": MOST}
+    return types | {"splits": "i32", "num_heads": "i32"} | constants, {}
+
+
+def _kernel(case):
+    """Of the attention kernel's source, with some lines exchanged."""
     from kvlab.kernels import triton_attention
 
-    if edit is None:
-        return triton_attention.attend_part
-    old, new = edit
-    source = Path(triton_attention.__file__).read_text(encoding="utf-8")
-    if source.count(old) != 1:
-        raise ValueError(
-            f"the kernel's source has {source.count(old)} times what is to be exchanged: {old!r}"
-        )
+    if case.edit is None:
+        return getattr(triton_attention, case.kernel)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "edited_kernel.py")
-        file.write_text(source.replace(old, new), encoding="utf-8")
+        file.write_text(_source().replace(*case.edit), encoding="utf-8")
         spec = importlib.util.spec_from_file_location("edited_kernel", file)
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
-        return module.attend_part
+        return getattr(module, case.kernel)
 
 
-def _nvidia(done):
+def _nvidia(done, kernel):
     import triton
 
     tools = Path(triton.__path__[0], "backends", "nvidia", "bin")
@@ -150,8 +185,8 @@ def _nvidia(done):
         file = Path(folder, "kernel.cubin")
         file.write_bytes(done.asm["cubin"])
         usage = _output(tools / "cuobjdump", "--dump-resource-usage", file)
-        code = _output(tools / "nvdisasm", "-c", file)
-    registers, stack = map(int, re.search(r"attend_part:\s+REG:(\d+) STACK:(\d+)", usage).groups())
+        code = _output(tools / "nvdisasm", "-c", "-ndf", file)  # the code alone, its jumps not analysed
+    registers, stack = map(int, re.search(rf"{kernel}:\s+REG:(\d+) STACK:(\d+)", usage).groups())
     names = re.findall(r"^\s*/\*[0-9a-f]{4,}\*/\s+(?:@\S+\s+)?([A-Z][A-Z0-9_.]*)", code, re.MULTILINE)
     return {"registers": registers, "spilled": stack, "instructions": Counter(names)}
 

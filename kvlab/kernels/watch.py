@@ -92,8 +92,8 @@ def _interpreter_watched():
     load, store = InterpreterBuilder.create_masked_load, InterpreterBuilder.create_masked_store
 
     def told(builder, kind, pointers, mask):
-        addresses = np.broadcast_to(pointers.data, mask.data.shape)[mask.data].astype(np.int64)
-        note(builder.grid_idx, kind, addresses)
+        there = mask.data.astype(bool)  # masks made by arithmetic are integers
+        note(builder.grid_idx, kind, np.broadcast_to(pointers.data, there.shape)[there].astype(np.int64))
 
     def watched_load(builder, pointers, mask, *more):
         told(builder, "load", pointers, mask)

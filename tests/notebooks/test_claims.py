@@ -20,6 +20,8 @@ ATTENTION = "import kvlab.model.attention as attention\n"
 LAYERS = "import kvlab.memory.layers as layers\n"
 READ_ALIKE = "import kvlab.ledger as ledger\n_sound = ledger.read\nledger.read = lambda nbytes: _sound(1000)"
 SCHEDULER = "import kvlab.engine.scheduler as scheduler\n"
+LAUNCH = "import kvlab.kernels.triton_launch as launch\n"
+REFERENCE = "import kvlab.kernels.torch_reference as reference\n"
 NO_MASK = ATTENTION + "attention.visible = lambda q, k, window=None: (q[:, None] >= k) | True"
 BREAK = {
     "01_attention_without_weights": {
@@ -78,8 +80,7 @@ BREAK = {
         "layers.Latent.row_flops = lambda self, heads, prefill=False: heads",
     },
     "10_paged_blocks": {
-        "the table gives the order": "import kvlab.kernels.torch_reference as reference\n"
-        "_sound = reference._slots\n"
+        "the table gives the order": REFERENCE + "_sound = reference._slots\n"
         "reference._slots = lambda tables, *more: _sound(tables.sort(dim=1).values, *more)",
         "blocks are taken on demand": "import kvlab.paging.table as table\n"
         "_sound = table.BlockTable.needed\n"
@@ -97,8 +98,7 @@ BREAK = {
     "12_continuous_batching": {
         "seats are filled at once": SCHEDULER + "_sound = scheduler.Scheduler._admit\n"
         "scheduler.Scheduler._admit = lambda self, plan: None if self.running else _sound(self, plan)",
-        "each text has its own table": "import kvlab.kernels.torch_reference as reference\n"
-        "_sound = reference._slots\n"
+        "each text has its own table": REFERENCE + "_sound = reference._slots\n"
         "reference._slots = lambda tables, *more: _sound(tables.flip(0), *more)",
         "resumed with what it had written": SCHEDULER + "_sound = scheduler.Scheduler.plan\n"
         "def plan(self):\n    found = _sound(self)\n"
@@ -133,6 +133,29 @@ BREAK = {
         "priorities": "import kvlab.paging.radix as radix\n_sound = radix.RadixTree.insert\n"
         "radix.RadixTree.insert = lambda self, *a, priority=0, **more: _sound(self, *a, **more)",
         "what is corrupt is not served": "import kvlab.caches.host as host\nhost.zlib.crc32 = lambda data: 0",
+    },
+    "17_a_first_kernel": {
+        "arithmetic is not the limit": READ_ALIKE,
+        "the table gives the order": REFERENCE + "_sound = reference._slots\n"
+        "reference._slots = lambda tables, *more: _sound(tables.sort(dim=1).values, *more)",
+        "each query head fetches for itself": "import kvlab.kernels.watch as watch\n_sound = watch.note\n"
+        "def note(program, kind, addresses):\n"
+        "    if program[1] % 3 == 0 or kind == 'store':\n        _sound(program, kind, addresses)\n"
+        "watch.note = note",
+    },
+    "18_the_paged_kernel": {
+        "a key is read once": READ_ALIKE,
+        "parts are merged": LAUNCH + "class First:\n    def __getitem__(self, grid):\n        return self\n"
+        "    def __call__(self, parts, logs, sinks, out, *more, **sizes):\n"
+        "        out.copy_(parts[:, :, 0])\n"
+        "launch.merge = First()",
+        "scales count": LAUNCH + "launch._factors = lambda *given: (None, False)",
+        "a window is a window": LAUNCH + "_sound = launch.Group.attend\n"
+        "launch.Group.attend = lambda self, q, pages, scale, window, *more: "
+        "_sound(self, q, pages, scale, None, *more)",
+        "the look-up takes the stages": "import kvlab.kernels.compiled as compiled\n"
+        "_sound = compiled.read_out\n"
+        "compiled.read_out = lambda cases: _sound([case._replace(edit=None) for case in cases])",
     },
 }
 
