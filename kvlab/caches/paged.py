@@ -12,6 +12,7 @@ import torch
 from kvlab import ledger
 from kvlab.caches.base import Cache, CacheOverflow, present
 from kvlab.kernels import Batch, write_pages
+from kvlab.kernels.backend import moved
 from kvlab.paging import BlockPool, BlockTable, OutOfBlocks
 
 BLOCK_SIZE = 16
@@ -118,6 +119,7 @@ class PagedStep(Cache):
         self._check(spec, q, k, v)
         self.positions(len(k))
         self.pages.accept(k.dtype, self.tables)
+        self._slots = moved(self._slots, k.device)  # once, for all layers
         pages = self.pages.write(layer, self._slots, k, v)
         ledger.written(sum(x.nbytes for x in present(k, v)))
         ledger.used(self.pages)

@@ -10,6 +10,7 @@ import copy
 import inspect
 import re
 from dataclasses import dataclass, field
+from math import isnan
 from operator import index
 
 
@@ -133,8 +134,12 @@ def _difference(got, right, tolerance):
         return f"returned {_short(got)} where {type(right.error).__name__} was expected"
     if got is None and right is not None:
         return "returned nothing: is there a `return`?"
-    if isinstance(right, float | int) and getattr(got, "shape", None) == ():
+    if isinstance(right, torch.Tensor) and right.shape == ():
+        right = right.item()
+    if isinstance(right, bool | float | int) and getattr(got, "shape", None) == ():
         got = got.item()  # a tensor or array of one number is a number
+    if isinstance(right, list) and hasattr(got, "tolist"):
+        got = got.tolist()
     if isinstance(right, torch.Tensor):
         return _compare_tensors(got, right, tolerance)
     if isinstance(right, tuple | list):
@@ -144,7 +149,11 @@ def _difference(got, right, tolerance):
         return next((f"value {i}: {part}" for i, part in enumerate(parts) if part), None)
     if isinstance(right, float):
         close = isinstance(got, float | int) and abs(got - right) <= tolerance * max(1.0, abs(right))
-        return None if close else f"returned {_short(got)}, expected {right:.6g}"
+        return (
+            None
+            if close or (isnan(right) and isnan(got))
+            else f"returned {_short(got)}, expected {right:.6g}"
+        )
     if type(right) is int:
         if isinstance(got, float):
             return f"returned {got}, expected a whole number"

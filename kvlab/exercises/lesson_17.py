@@ -6,15 +6,11 @@ from kvlab.exercises.exercise import exercise
 from kvlab.exercises.questions import RECALL, Option, Recall
 
 
-def _part(seed, size=3, highest=None, total=None):
+def _part(seed, size=3, highest=None):
     """What is carried of some scores: (highest, total, result [size])."""
     random = torch.Generator().manual_seed(seed)
     numbers = torch.rand(size + 2, generator=random, dtype=torch.float64)
-    return (
-        float(6 * numbers[0]) if highest is None else highest,
-        float(1 + numbers[1]) if total is None else total,
-        numbers[2:],
-    )
+    return torch.tensor(highest or 6 * numbers[0].item(), dtype=torch.float64), 1 + numbers[1], numbers[2:]
 
 
 @exercise(
@@ -40,8 +36,8 @@ def _part(seed, size=3, highest=None, total=None):
 def merge(a, b):
     """Two parts of a softmax as one -> (highest, total, result)
 
-    a, b: (highest, total, result): a part's highest score, the sum of its weights exp(score - highest), and
-    the sum [D] of its values times these weights.
+    a, b: (highest, total, result), as from ``part``: a part's highest score, the sum of its weights
+    exp(score - highest), and the sum [D] of its values times these weights.
     """
     # solve
     from math import exp
@@ -87,6 +83,23 @@ def _(a, b):
     )
 
 
+@merge.mistake("exp(above - highest) makes a part *grow*: the lower maximum is subtracted from the higher.")
+def _(a, b):
+    from math import exp
+
+    above = max(a[0], b[0])
+    grow_a, grow_b = exp(min(above - a[0], 700)), exp(min(above - b[0], 700))
+    return above, a[1] * grow_a + b[1] * grow_b, a[2] * grow_a + b[2] * grow_b
+
+
+@merge.mistake("the second part need not have the higher maximum: take the higher of the two.")
+def _(a, b):
+    from math import exp
+
+    shrink = exp(min(a[0] - b[0], 700))
+    return b[0], a[1] * shrink + b[1], a[2] * shrink + b[2]
+
+
 @merge.mistake("without the maximum, exp runs over for large scores, and to 0 for small ones.")
 def _(a, b):
     from math import exp
@@ -100,8 +113,8 @@ def _(a, b):
 def _row(seen, seed=0, poison=False):
     """Scores, which of them are seen, and values; with nan for values that are not."""
     random = torch.Generator().manual_seed(seed)
-    scores = torch.randn(len(seen), generator=random, dtype=torch.float64) * 3
-    values = torch.randn(len(seen), 2, generator=random, dtype=torch.float64)
+    scores = torch.randn(len(seen), generator=random) * 3
+    values = torch.randn(len(seen), 2, generator=random)
     seen = torch.tensor([mark == "x" for mark in seen], dtype=torch.bool)
     if poison:
         values[~seen] = torch.nan
@@ -130,7 +143,6 @@ def _row(seen, seed=0, poison=False):
         "weight is exp(0). With a 0 in its place neither matters.",
         "A row without any tile has the total 0, and 0 / 0 is nan, too.",
     ],
-    tolerance=1e-12,
 )
 def robust(scores, seen, values, tile):
     """Attention of one row, a tile at a time -> [D]; zeros where nothing is seen
@@ -177,6 +189,11 @@ def _(scores, seen, values, tile):
 @robust.mistake("where nothing is seen yet, weights are exp(0) = 1: what is not seen gets in as a value.")
 def _(scores, seen, values, tile):
     return _fragile(scores, seen, values, tile, mask_values=False, least=1e-30)
+
+
+@robust.mistake("that is a beginning. Where nothing is seen yet, weights are exp(0) = 1; and 0 / 0 is nan.")
+def _(scores, seen, values, tile):
+    return _fragile(scores, seen, values, tile, mask_values=False)
 
 
 @robust.mistake("0 * nan is nan: what is not seen must be masked among the values, too.")
@@ -242,6 +259,11 @@ def _(tokens, table, block_size, kv_heads, dim, kv_head):
 @offsets.mistake("a place has a key of *every* KV head: multiply by kv_heads.")
 def _(tokens, table, block_size, kv_heads, dim, kv_head):
     return [offset * dim for offset in _slots(tokens, table, block_size, kv_head)]
+
+
+@offsets.mistake("a token has a key of every KV head: that leaves the heads out.")
+def _(tokens, table, block_size, kv_heads, dim, kv_head):
+    return [slot * dim for slot in _slots(tokens, table, block_size, 0)]
 
 
 @offsets.mistake("that orders the pages by head first; in k_pages the heads of a token lie side by side.")

@@ -50,6 +50,11 @@ def _(contexts, heads, kv_heads, dim, itemsize, packed):
     return traffic(contexts, heads, kv_heads, dim, itemsize, True)
 
 
+@traffic.mistake("the other way round: packed, a key is loaded once for all query heads that share it.")
+def _(contexts, heads, kv_heads, dim, itemsize, packed):
+    return traffic(contexts, heads, kv_heads, dim, itemsize, not packed)
+
+
 @traffic.mistake("pages need no padding: a text takes its own length, not that of the longest.")
 def _(contexts, heads, kv_heads, dim, itemsize, packed):
     return traffic([max(contexts, default=0)] * len(contexts), heads, kv_heads, dim, itemsize, packed)
@@ -77,6 +82,7 @@ def _(contexts, heads, kv_heads, dim, itemsize, packed):
         dict(programs=70, tiles=8, multiprocessors=100),
         dict(programs=67, tiles=3, multiprocessors=100),
         dict(programs=5, tiles=1, multiprocessors=108),
+        dict(programs=9, tiles=12, multiprocessors=10),
     ],
     minutes=10,
     difficulty="medium",
@@ -128,6 +134,12 @@ def _(programs, tiles, multiprocessors):
 @parts.mistake("not as many as possible: each part has to be merged. The fewest that are enough.")
 def _(programs, tiles, multiprocessors):
     return tiles
+
+
+@parts.mistake("at least 90%: exactly 90% are enough.")
+def _(programs, tiles, multiprocessors):
+    shares = [_busy(programs, n, multiprocessors) for n in range(1, tiles + 1)]
+    return next((n for n, share in enumerate(shares, 1) if share > 0.9), 1 + shares.index(max(shares)))
 
 
 @parts.mistake("if 90% is out of reach, take the number with the highest share, not 1.")
@@ -226,7 +238,7 @@ RECALL["18"] = [
         "18.parts",
         "When does cutting a context in parts help?",
         (
-            Option("When there are fewer programs than a GPU can run", "Few texts, long ones.", right=True),
+            Option("When too much of the GPU has no work", "Few texts, long ones.", right=True),
             Option("Always: more programs are faster", "Each starts anew and has to be merged."),
             Option("When the context does not fit a tile", "A program takes as many tiles as it needs."),
         ),
@@ -236,7 +248,7 @@ RECALL["18"] = [
         "What does a part have to leave behind for the merge, beside its mean of the values?",
         (
             Option("Its number of tokens", "Tokens weigh differently."),
-            Option("The logarithm of its sum of weights", "It says how much the mean counts.", right=True),
+            Option("The logarithm of its sum of exp(score)", "So much its mean counts.", right=True),
             Option("All its weights", "Their sum is enough."),
         ),
     ),
@@ -253,9 +265,13 @@ RECALL["18"] = [
         "18.int32",
         "Offsets overflow 32 bits. How does one notice?",
         (
-            Option("The GPU raises an error", "It does not know what an offset is meant to be."),
             Option("The kernel does not compile", "The types are fine."),
-            Option("Some texts are wrong, on large pools only", "They read another's keys.", right=True),
+            Option("The GPU reports the overflow", "To it, one address is as good as another."),
+            Option(
+                "On large pools only: wrong texts, or a crash",
+                "It depends on what lies at the wrong address.",
+                right=True,
+            ),
         ),
     ),
 ]

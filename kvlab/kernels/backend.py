@@ -58,3 +58,10 @@ def chosen(backend, device, obstacle):
     if problem is not None and backend is not None:
         raise problem
     return wanted if problem is None else "reference"
+
+
+def moved(numbers, device):
+    """A tensor on ``device``, without waiting for the device."""
+    if device.type == "cuda" and numbers.device.type == "cpu":
+        numbers = numbers.pin_memory()
+    return numbers.to(device, non_blocking=True)

@@ -14,14 +14,15 @@ _running = []  # the place in the grid of the program that runs
 
 
 class Plain:
-    """``function(place, *arguments)``, started for each place of a grid: ``plain[2, 3](*arguments)``."""
+    """``function(place, *arguments)``, started for each place of a grid: ``plain[2, 3](*arguments)``.
+
+    A grid is a tuple; a place is one, too, or a number where the grid has one side.
+    """
 
     def __init__(self, function, said=""):
         self.function, self.said = function, said
 
     def __getitem__(self, grid):
-        grid = (grid,) if isinstance(grid, int) else tuple(grid)
-
         def start(*arguments, **constants):
             if self.said:
                 print(self.said)

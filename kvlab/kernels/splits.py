@@ -1,6 +1,6 @@
 """Into how many parts to cut the contexts of a batch, so that all of a GPU has work."""
 
-WAVES = 4  # so many turns of all multiprocessors make the last, unfilled one cheap
+ENOUGH = 0.9  # share of the multiprocessors that should have work
 SHORTEST = 256  # tokens of a part; below it, starting and merging cost more than is won
 MOST = 64  # parts of one context, which ``merge`` holds all at once
 
@@ -11,10 +11,13 @@ def share(tokens, splits, tile):
 
 
 def choose(programs, tokens, tile, multiprocessors):
-    """Parts of a context -> int. ``programs``: as many there are without; ``tokens``: of the longest."""
-    wanted = -(-WAVES * multiprocessors // programs)
-    possible = max(1, tokens // max(SHORTEST, tile))
-    return min(wanted, possible, MOST)
+    """The fewest parts of a context that keep a GPU busy enough, or as busy as can be -> int.
+
+    programs: as many there are without parts. tokens: of the longest context.
+    """
+    possible = max(1, min(tokens // max(SHORTEST, tile), MOST))
+    busy = [occupancy(programs * parts, multiprocessors) for parts in range(1, possible + 1)]
+    return next((n for n, each in enumerate(busy, 1) if each >= ENOUGH), 1 + busy.index(max(busy)))
 
 
 def occupancy(programs, multiprocessors):

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import torch
 
 from kvlab.kernels import splits
+from kvlab.kernels.backend import moved
 from kvlab.kernels.language import interpreted
 from kvlab.kernels.triton_attention import attend_part, merge, padded
 from kvlab.kernels.triton_write import store
@@ -133,13 +134,12 @@ class Group:
         self.rows = None
         if not alone:
             rows = [row for start, n in zip(starts, counts, strict=True) for row in range(start, start + n)]
-            self.rows = _on(device, torch.tensor(rows))
+            self.rows = moved(torch.tensor(rows), device)
             starts = [0, *torch.tensor(counts).cumsum(0).tolist()[:-1]]
         lengths = torch.tensor([[contexts[b] for b in members], counts, starts], dtype=torch.int32)
-        self.lengths = _on(device, lengths)  # [3, B]
-        self.tables = _on(
-            device, (tables if alone and len(members) == len(tables) else tables[members]).int()
-        )
+        self.lengths = moved(lengths, device)  # [3, B]
+        whole = alone and len(members) == len(tables)
+        self.tables = moved((tables if whole else tables[members]).int(), device)
 
     def attend(self, q, pages, scale, window, sink_logits, num_splits, sizes):
         """q [N, Hq, Dk] of this group's rows -> [N, Hq, Dv]."""
@@ -206,7 +206,7 @@ def write(new, pages, slots, scale):
     """Store new [N, Hkv, D] at slots [N] of pages; ``scale`` as in ``write_pages``."""
     if not new.numel():
         return
-    new, slots = new.contiguous(), slots.to(new.device)
+    new, slots = new.contiguous(), moved(slots, new.device)
     factors, each = _factors(scale, new.device, new.shape[1])
     also(new=new, slots=slots, pages=pages, scales=factors)
     if pages.dtype.is_floating_point:
@@ -249,10 +249,3 @@ def _factors(scale, device, num_kv_heads):
 def _current(device):
     """Triton starts kernels on the current GPU, wherever the tensors are."""
     return torch.cuda.device(device) if device.type == "cuda" else nullcontext()
-
-
-def _on(device, numbers):
-    """Without waiting for the device."""
-    if device.type == "cuda" and numbers.device.type == "cpu":
-        numbers = numbers.pin_memory()
-    return numbers.to(device, non_blocking=True)

@@ -43,6 +43,20 @@ def watch(**tensors):
         _open.pop()
 
 
+def pages_read(accesses, **pages):
+    """What each program read -> {program: {page: bytes}}. pages: tensors of pages, named as in ``watch``."""
+    found = {}
+    for access in accesses:
+        if access.kind == "load" and access.name in pages:
+            x = pages[access.name]
+            row = found.setdefault(access.program, {})
+            for page, count in zip(
+                *np.unique(access.offsets // x[0].numel(), return_counts=True), strict=True
+            ):
+                row[int(page)] = row.get(int(page), 0) + int(count) * x.element_size()
+    return found
+
+
 def also(**tensors):
     """What a launch made for its kernels beside what it was given: for those that watch."""
     for known, _ in _open:
@@ -72,8 +86,8 @@ def _outside(program, kind, address, count, tensors):
     offset = (address - x.data_ptr()) // x.element_size()
     names = ", ".join(dict(tensors))
     return (
-        f"program {program} would {kind} {count} numbers outside of {names}; the first is "
-        f"offset {offset:,} of {name}, which has {x.numel():,}: is there a mask, and is it the right one?"
+        f"program {program} would {kind} {count} numbers outside of {names}; the first is offset {offset:,} "
+        f"of {name}, which has {x.numel():,}: is a mask missing or wrong, or a tensor not named to watch?"
     )
 
 

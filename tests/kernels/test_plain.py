@@ -43,7 +43,7 @@ def test_it_does_and_touches_what_the_same_kernel_in_triton_does(n):
 
 def test_a_grid_has_one_to_three_sides():
     seen = []
-    plain(lambda place, mark: seen.append((place, mark)))[2]("a")
+    plain(lambda place, mark: seen.append((place, mark)))[(2,)]("a")
     plain(lambda place, mark: seen.append((place, mark)))[2, 1, 2]("b")
     assert seen == [
         (0, "a"),
@@ -84,7 +84,7 @@ def test_it_is_stopped_beyond_the_end_before_anything_is_stored():
 
     with pytest.raises(OutsideAccess, match=r"program \(2, 0, 0\) would store 2 numbers .* offset 10 of out"):  # noqa: SIM117
         with watch(out=out):
-            careless[3](out)
+            careless[(3,)](out)
     assert out.tolist() == [0.0] * 8 + [-1.0] * 2
 
 
@@ -94,7 +94,7 @@ def test_a_broken_program_does_not_leave_its_place_behind():
         raise ValueError("broken")
 
     with pytest.raises(ValueError, match="broken"):
-        broken[2]()
+        broken[(2,)]()
     assert module._running == []
 
 
