@@ -15,9 +15,16 @@ def choose(programs, tokens, tile, multiprocessors):
 
     programs: as many there are without parts. tokens: of the longest context.
     """
-    possible = max(1, min(tokens // max(SHORTEST, tile), MOST))
-    busy = [occupancy(programs * parts, multiprocessors) for parts in range(1, possible + 1)]
-    return next((n for n, each in enumerate(busy, 1) if each >= ENOUGH), 1 + busy.index(max(busy)))
+    tokens = max(tokens, 1)
+    best, busiest = 1, 0.0
+    for parts in range(1, max(1, min(tokens // max(SHORTEST, tile), MOST)) + 1):
+        cut = -(-tokens // share(tokens, parts, tile))  # into whole tiles, so there may be fewer
+        busy = occupancy(programs * cut, multiprocessors)
+        if busy > busiest:
+            best, busiest = cut, busy
+        if busy >= ENOUGH:
+            break
+    return best
 
 
 def occupancy(programs, multiprocessors):

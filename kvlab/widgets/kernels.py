@@ -1,4 +1,4 @@
-"""How the programs of the attention kernel fill a GPU, and how long its reading takes at least."""
+"""How the programs of the attention kernel fill a GPU, and what that makes of the time that reading takes."""
 
 import html
 from dataclasses import dataclass
@@ -58,7 +58,7 @@ class Launch:
         return step_on(self.device, 0, self.nbytes).read_s
 
     @property
-    def least_s(self):
+    def modelled_s(self):
         """The same with the bandwidth that the busy ones draw."""
         return self.full_s / self.busy
 
@@ -77,7 +77,7 @@ def launch(sequences, kv_heads, group, context, parts, device, packed=True):
 
 
 class OccupancyExplorer(Shown):
-    """Fields for a decode step's attention: which multiprocessors have work, and what reading takes at least.
+    """Fields for a decode step's attention: which multiprocessors have work, and what becomes of its time.
 
     group: query heads of each KV head. context: tokens of each sequence. parts: of a context, None for as
     many as kvlab's kernel takes. device: one of MULTIPROCESSORS. Raises ValueError for one that is not.
@@ -109,8 +109,8 @@ class OccupancyExplorer(Shown):
         return [
             f"{many(now.programs, 'program')} in {many(now.turns, 'turn')} on {now.multiprocessors} "
             f"multiprocessors: {percent(now.busy)} busy.",
-            f"{memory.size(now.nbytes, 'decimal')} are read in {duration(now.least_s)} at least; with all of "
-            f"the bandwidth in {duration(now.full_s)}.",
+            f"{memory.size(now.nbytes, 'decimal')} are read in {duration(now.modelled_s)} by this model; "
+            f"with all of the bandwidth in {duration(now.full_s)}.",
             chosen,
         ]
 
@@ -127,9 +127,9 @@ class OccupancyExplorer(Shown):
         ways["... and part, as the kernel does"] = launch(*setting, None, device)
         rows = []
         for words, each in ways.items():
-            read, least = memory.size(each.nbytes, "decimal"), duration(each.least_s)
-            rows.append([words, each.parts, each.programs, each.turns, percent(each.busy), read, least])
-        columns = ["", "parts", "programs", "turns", "busy", "KV read", "at least"]
+            read, taken = memory.size(each.nbytes, "decimal"), duration(each.modelled_s)
+            rows.append([words, each.parts, each.programs, each.turns, percent(each.busy), read, taken])
+        columns = ["", "parts", "programs", "turns", "busy", "KV read", "by this model"]
         heads = f"{many(kv_heads, 'KV head')}, {many(group, 'query head')} each"
         return Table(columns, rows, f"{many(sequences, 'sequence')}, {heads}; {device}")
 

@@ -171,11 +171,16 @@ def test_what_it_is(device, capability, float8, monkeypatch):
 
 def test_facts(device, monkeypatch):
     pytest.importorskip("triton")
-    answers = [SimpleNamespace(stdout="580.1\n580.1\n")]
-    monkeypatch.setattr(subprocess, "run", lambda *given, **options: answers[0])
+    answers, asked = [SimpleNamespace(stdout="580.1\n580.1\n")], []
+    monkeypatch.setattr(
+        subprocess, "run", lambda *given, **options: asked.append((given, options)) or answers[0]
+    )
     facts = Gpu().facts()
     assert facts.keys() == Pretended().facts().keys()
     assert (facts["driver"], facts["memory_bytes"], facts["torch"]) == ("580.1", 7, torch.__version__)
+    (command,), options = asked[0]
+    assert command == ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
+    assert options["check"] and options["text"]
     answers[0] = SimpleNamespace(stdout="")
     assert Gpu().facts()["driver"] == "unknown"
 

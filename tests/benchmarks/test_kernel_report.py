@@ -32,6 +32,11 @@ def test_goals_are_reached_or_missed():
         assert said(*records, *peer)[2] == (f"{max(ours):.2f}", verdict)
         assert said(*records, *peer[:2])[2] == ("", "not measured")
     assert [goal["conditions"] for goal in report.goals(fast, {})] == ["not measured"] * 3
+    assert [(goal["what"], goal["unit"]) for goal in report.goals([*fast, *peer], best)] == [
+        ("64 x 8,192, at least 85% of the measured copy", "of the measured copy"),
+        ("1 x 32,768, at least 65% of the data sheet", "of the data sheet"),
+        ("1 x 32,768 and 64 x 8,192, at most 1.1 times the seconds of the best peer", "times"),
+    ]
     assert (report.OF_COPY, report.OF_SHEET, report.OF_PEERS) == (0.85, 0.65, 1.1)
 
 
@@ -42,6 +47,13 @@ def test_goals_are_reached_or_missed():
         ("NVIDIA H100 PCIe", "NVIDIA H100 PCIe"),
         ("NVIDIA H200", "NVIDIA H200 SXM"),
         ("NVIDIA A100-SXM4-40GB", "NVIDIA A100 40GB SXM"),
+        ("NVIDIA A100-SXM4-80GB", "NVIDIA A100 80GB SXM"),
+        ("NVIDIA GeForce RTX 3090", "NVIDIA RTX 3090"),
+        ("NVIDIA GeForce RTX 4090", "NVIDIA RTX 4090"),
+        ("NVIDIA GeForce RTX 5090", "NVIDIA RTX 5090"),
+        ("Tesla T4", "NVIDIA T4"),
+        ("Tesla V100-SXM2-32GB", "NVIDIA V100 SXM2 32GB"),
+        ("AMD Instinct MI300X", "AMD MI300X"),
         ("NVIDIA A100 80GB PCIe", "NVIDIA A100 80GB PCIe"),
         ("NVIDIA L4", "NVIDIA L4"),
         ("NVIDIA H100 80GB HBM3 MIG 1g.10gb", None),

@@ -244,7 +244,7 @@ def assert_sparing(parts, whole):
     """Launches of ``attend_part`` and ``merge``: what is seen is read once and nothing else, in the right
     pages and of the right head; all of the result is written once, and no part read that was not written.
     """
-    given, read = parts.given, defaultdict(list)
+    given, read, most = parts.given, defaultdict(list), 1
     for program, kind, name, offsets in parts.seen:
         if kind == "load":
             read[program[:2], name].append(offsets)
@@ -269,8 +269,13 @@ def assert_sparing(parts, whole):
             if each and given[f"{name[0]}_pages"] is not None:
                 got = np.unique(joined(read[program, name]))  # keys that are values, too, are scaled twice
                 assert np.array_equal(got, np.sort(rows)), f"{name} of program {program}"
+        used = -(-len(visible) // given["share"])
+        most = max(most, used)
+        splits = {x.program[2] for x in parts.seen if x.name == "parts" and x.program[:2] == program}
+        assert splits == set(range(used)), f"parts of program {program}"
         places = joined(read[program, "tables"]) - sequence * given["table_width"]
         assert set(places.tolist()) == {t // block_size for t in visible}, f"tables of program {program}"
+    assert parts.grid[2] <= most + 1, "a window may take a part less than its bound, and no more is wasted"
     for launch, name in ((parts, "logs"), (whole, "out")):
         wanted = np.arange(launch.given[name].numel())
         assert np.array_equal(launch.offsets("store", name), wanted), name

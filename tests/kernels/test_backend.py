@@ -49,6 +49,7 @@ def machine(monkeypatch):
         ({"triton": False, "interpret": "1", "gpu": True}, "reference", "not installed"),
         ({"interpret": "1"}, "interpreter", "TRITON_INTERPRET is set"),
         ({"interpret": "True", "gpu": True}, "interpreter", "TRITON_INTERPRET is set"),
+        ({"interpret": "on"}, "interpreter", "TRITON_INTERPRET is set"),
         ({"interpret": "0", "gpu": True}, "triton", "compiles for H100"),
         ({"gpu": True}, "triton", "compiles for H100"),
         ({}, "reference", "runs when asked for"),

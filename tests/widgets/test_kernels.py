@@ -57,7 +57,7 @@ def test_the_least_time_is_that_of_programs_alike_turn_after_turn(device):
         assert (found.parts, found.programs, found.nbytes) == (parts, programs, nbytes)
         assert found.turns == -(-programs // count) and found.share * parts >= asked[3]
         one = (nbytes / programs) / (bandwidth / count)  # a program alone, with its share of the bandwidth
-        assert found.least_s == pytest.approx(found.turns * one)
+        assert found.modelled_s == pytest.approx(found.turns * one)
         assert found.full_s == pytest.approx(nbytes / bandwidth)
 
 
@@ -70,7 +70,7 @@ def numbers(each):
     """A row of the table, without its name."""
     read = memory.size(each.nbytes, "decimal")
     row = f"{each.parts} {each.programs:,} {each.turns:,} {percent(each.busy)} {read}"
-    return f"{row} {duration(each.least_s)}"
+    return f"{row} {duration(each.modelled_s)}"
 
 
 @pytest.mark.parametrize(
@@ -96,12 +96,10 @@ def test_each_field_asks_again(key, value, asked):
     assert (
         f"{now.programs:,} programs in {turns} on {count} multiprocessors: {percent(now.busy)} busy." in page
     )
-    assert (
-        f"read in {duration(now.least_s)} at least; with all of the bandwidth in {duration(now.full_s)}"
-        in page
-    )
+    model, full = duration(now.modelled_s), duration(now.full_s)
+    assert f"read in {model} by this model; with all of the bandwidth in {full}" in page
     assert f"{now.programs:,} programs in {turns}, {percent(now.busy)} busy" in drawn(answer)
-    assert f"Busy and idle ones of {count} multiprocessors" in drawn(answer)
+    assert f"{count} multiprocessors, busy or idle" in drawn(answer)
     rows = {
         "a program for each query head": launch(**setting | {"parts": 1}, packed=False),
         "a program for each KV head": launch(**setting | {"parts": 1}),
@@ -116,8 +114,10 @@ def test_each_field_asks_again(key, value, asked):
 
 def test_it_says_what_the_kernel_takes():
     explorer = OccupancyExplorer(**FIRST | {"parts": 3})
-    assert "The kernel takes 32 parts of 256 tokens each." in explorer.text()
-    assert splits.choose(8, 8192, TILE, 132) == 32
+    parts, programs, _ = by_hand(**FIRST)
+    share = splits.share(8192, parts, TILE)
+    assert parts > 3 and launch(**FIRST).programs == programs == 8 * parts
+    assert f"The kernel takes {parts} parts of {share:,} tokens each." in explorer.text()
     widget, _ = live(explorer)
     field(widget, "kv-sequences").value = 256
     assert "The kernel takes 1 part: it does not cut the contexts." in words(field(widget, "kv-answer").value)
@@ -165,15 +165,15 @@ def test_a_failure_is_said_and_the_last_answer_stays(monkeypatch):
 
 
 def test_without_a_kernel_there_are_the_same_numbers():
-    explorer = OccupancyExplorer(**FIRST)
+    explorer = OccupancyExplorer(**FIRST | {"parts": 17})
     for still in (" ".join(explorer.text().split()), words(explorer.html())):
-        assert "256 programs in 2 turns on 132 multiprocessors: 97% busy." in still
-        assert "1 sequence of 8,192 tokens, 8 KV heads, 32 parts each" in still
+        assert "128 programs in 1 turn on 132 multiprocessors: 97% busy." in still
+        assert "1 sequence of 8,192 tokens, 8 KV heads, 16 parts each" in still
         assert "a simple model" in still.lower() and "draws its share of the bandwidth" in still
         assert numbers(launch(**FIRST)) in still
     data, _ = explorer._repr_mimebundle_()
     assert "application/vnd.jupyter.widget-view+json" in data and "<svg" not in data["text/html"]
-    assert "256 programs in 2 turns, 97% busy" in explorer.static_figure().alt
+    assert "128 programs in 1 turn, 97% busy" in explorer.static_figure().alt
 
 
 @pytest.mark.parametrize(

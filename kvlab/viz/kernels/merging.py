@@ -1,6 +1,7 @@
 """Parts of a softmax, each with its own maximum, made into one."""
 
 import math
+from dataclasses import dataclass
 
 from kvlab.viz.blocks.words import all_of, clipped, many
 from kvlab.viz.kernels.looks import MARGIN, SIZE, SMALL, TITLE, WIDTH
@@ -24,70 +25,81 @@ def merging(parts, base=math.e):
 def merging_sheet(parts, base=math.e):
     """The same -> Sheet."""
     _check(parts)
-    parts = [(str(label), *map(float, numbers)) for label, *numbers in parts]
     sheet, pitch = Sheet(WIDTH, 0, ""), (WIDTH - 2 * MARGIN) / len(parts)
     sheet.text(MARGIN, 17, f"{many(len(parts), 'part')} made into one", size=TITLE, bold=True)
     wide, high = min(pitch - 6, WIDEST), 14 * len(parts[0]) + 8
-    nodes = [(MARGIN + (place + 0.5) * pitch, part) for place, part in enumerate(parts)]
-    bottoms, y, told = [TOP + high] * len(nodes), TOP, []
-    for x, part in nodes:
-        _box(sheet, x, y, (wide, high), part, part[0], len(parts) == 1)
+    nodes, y, told = [], TOP, []
+    for place, (label, *numbers) in enumerate(parts):
+        node = Node((str(label), *map(float, numbers)), MARGIN + (place + 0.5) * pitch, y + high)
+        _box(sheet, node, (wide, high), str(label), len(parts) == 1)
+        nodes.append(node)
+    first = "; ".join(_numbers(node.part) for node in nodes)
     while len(nodes) > 1:
-        y, merged, ends = y + high + APART, [], []
-        for at in range(0, len(nodes) - 1, 2):
-            (x0, one), (x1, other) = pair = nodes[at : at + 2]
-            part, factors, middle = *joined(one, other, base), (x0 + x1) / 2
-            for (x, _), bottom, factor in zip(pair, bottoms[at : at + 2], factors, strict=True):
-                turn = y - APART / 2 + 8
-                sheet.strokes([[(x, bottom), (x, turn), (middle, turn), (middle, y)]], GREY, 1.4)
-                words = f"× {said(factor)}"
-                sheet.text(x + 5, y - APART + 17, words, size=SMALL, bold=factor != 1)
+        y += high + APART
+        pairs, alone = zip(nodes[::2], nodes[1::2], strict=False), nodes[len(nodes) // 2 * 2 :]
+        merged = [_merged(sheet, pair, y + high, high, base, told) for pair in pairs]
+        for node in merged:
             last = len(nodes) == 2
-            _box(sheet, middle, y, (wide, high), part, "all" if last else "merged", last)
-            shrunk = all_of(
-                [f"{label} by {said(f)}" for (_, (label, *_)), f in zip(pair, factors, strict=True)]
-            )
-            told.append(f"{shrunk} give {_numbers(part)}.")
-            merged, ends = [*merged, (middle, part)], [*ends, y + high]
-        if len(nodes) % 2:
-            merged, ends = [*merged, nodes[-1]], [*ends, bottoms[-1]]
-        nodes, bottoms = merged, ends
-    (_, final) = nodes[0]
-    y += high
+            _box(sheet, node, (wide, high), "all" if last else "merged", last)
+        nodes = merged + alone
+    lines = _lines(nodes[0].part, base, len(parts))
+    for row, line in enumerate(lines, 1):
+        sheet.text(MARGIN, y + high + 19 * row, line, size=SIZE)
+    title = f"{many(len(parts), 'part')} made into one, two by two: {first}."
+    sheet.title, sheet.height = " ".join([title, *told, *lines]), y + high + 19 * len(lines) + 12
+    return sheet
+
+
+@dataclass(frozen=True)
+class Node:
+    """A part, and the middle of its box's lower edge."""
+
+    part: tuple
+    x: float
+    bottom: float
+
+
+def _merged(sheet, pair, bottom, high, base, told):
+    """What two parts give, and lines from them to it -> Node."""
+    part, factors = joined(*(node.part for node in pair), base)
+    top, x = bottom - high, sum(node.x for node in pair) / 2
+    for node, factor in zip(pair, factors, strict=True):
+        turn = top - APART / 2 + 8
+        sheet.strokes([[(node.x, node.bottom), (node.x, turn), (x, turn), (x, top)]], GREY, 1.4)
+        sheet.text(node.x + 5, top - APART + 17, f"× {said(factor)}", size=SMALL, bold=factor != 1)
+    shrunk = [f"{node.part[0]} by {said(factor)}" for node, factor in zip(pair, factors, strict=True)]
+    told.append(f"{all_of(shrunk)} give {_numbers(part)}.")
+    return Node(part, x, bottom)
+
+
+def _lines(final, base, count):
+    """What is done with the numbers, in words."""
     lines = []
-    if len(parts) > 1:
+    if count > 1:
         power = f"{'e' if base == math.e else plain(base)}^(its highest − the higher of the two)"
         what = "Each sum, and each sum of values," if len(final) == 4 else "Each sum"
         lines.append(f"{what} times {power}; then the two are added.")
     if len(final) == 4:
         output = said(final[3] / final[2])
         lines.append(f"Output: values / sum = {said(final[3])} / {said(final[2])} = {output}.")
-    for line in lines:
-        y += 19
-        sheet.text(MARGIN, y, line, size=SIZE)
-    first = "; ".join(_numbers(part) for part in parts)
-    sheet.title = (
-        f"{many(len(parts), 'part')} made into one, two by two: {first}. {' '.join([*told, *lines])}"
-    )
-    sheet.height = y + 12
-    return sheet
+    return lines
 
 
 def joined(one, other, base=math.e):
     """Two parts -> (their sum as a part, the factor of each)."""
     highest = max(one[1], other[1])
     factors = base ** (one[1] - highest), base ** (other[1] - highest)
-    sums = [
-        a * factors[0] + b * factors[1] for a, b in zip(one[2:], other[2:], strict=True)
-    ]  # of weights, and of weighted values
+    # Of weights, and of weighted values:
+    sums = [a * factors[0] + b * factors[1] for a, b in zip(one[2:], other[2:], strict=True)]
     return (f"{one[0]}+{other[0]}", highest, *sums), factors
 
 
 def said(number):
     """Three digits; what is nearly nothing is said to be that."""
     size = abs(number)
-    text = "about 0" if 0 < size < 0.0005 else plain(round(size, 4))
-    return f"−{text}" if number < 0 else text
+    if 0 < size < 0.0005:
+        return "about 0"
+    return "−" * (number < 0) + plain(round(size, 4))
 
 
 def _check(parts):
@@ -105,20 +117,19 @@ def _check(parts):
 
 def _numbers(part):
     label, *numbers = part
-    names = NAMES[: len(numbers)]
-    pairs = [f"{name} {said(number)}" for name, number in zip(names, numbers, strict=True)]
+    pairs = [f"{name} {said(number)}" for name, number in zip(NAMES, numbers, strict=False)]
     return f"{label}: {', '.join(pairs)}"
 
 
-def _box(sheet, x, y, sizes, part, name, final):
+def _box(sheet, node, sizes, name, final):
     wide, high = sizes
-    left, (_, *numbers) = x - wide / 2, part
-    sheet.rect(left, y, wide, high, PALE if not final else WHITE, stroke=GREY, tip=_numbers(part))
-    if final:
-        sheet.rect(left, y, wide, high, "none", stroke=BLUE)
-    sheet.rect(left, y, wide, 3, BLUE if final else ORANGE)
-    sheet.text(x, y + 16, clipped(name, wide - 6, SIZE, True), size=SIZE, anchor="middle", bold=True)
-    for row, (name, number) in enumerate(zip(NAMES, numbers, strict=False)):
-        base = y + 31 + 14 * row
-        sheet.text(left + 5, base, name, size=SMALL, fill=INK)
+    left, top, (_, *numbers) = node.x - wide / 2, node.bottom - high, node.part
+    fill, edge = (WHITE, BLUE) if final else (PALE, GREY)
+    sheet.rect(left, top, wide, high, fill, stroke=edge, tip=_numbers(node.part))
+    sheet.rect(left, top, wide, 3, BLUE if final else ORANGE)
+    name = clipped(name, wide - 6, SIZE, True)
+    sheet.text(node.x, top + 16, name, size=SIZE, anchor="middle", bold=True)
+    for row, (words, number) in enumerate(zip(NAMES, numbers, strict=False)):
+        base = top + 31 + 14 * row
+        sheet.text(left + 5, base, words, size=SMALL, fill=INK)
         sheet.text(left + wide - 5, base, said(number), size=SMALL, anchor="end", bold=True)

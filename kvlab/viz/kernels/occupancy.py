@@ -25,7 +25,7 @@ def occupancy_sheet(rows, multiprocessors):
         raise ValueError("there is no case: give (label, programs) for at least one")
     cases = [(label, whole(programs, "programs")) for label, programs in rows]
     said = [f"{label}: {_said(programs, count)}." for label, programs in cases]
-    sheet = Sheet(WIDTH, 0, f"Busy and idle ones of {many(count, 'multiprocessor')}. {' '.join(said)}")
+    sheet = Sheet(WIDTH, 0, f"{many(count, 'multiprocessor')}, busy or idle. {' '.join(said)}")
     left = MARGIN + max(width_of(f"turn {-(-programs // count):,}", SMALL) for _, programs in cases) + 8
     unit = min(HIGH + 1, (WIDTH - MARGIN - left) / count)
     y = 4

@@ -6,11 +6,11 @@ from kvlab.viz.heads import KEY
 from kvlab.viz.kernels.looks import MARGIN, MASKED, SIZE, SMALL, TITLE, WIDTH, boxed, whole
 from kvlab.viz.memory.looks import Look
 from kvlab.viz.sheet import Sheet
-from kvlab.viz.show import BLUE, GREY, INK, PALE, SKY, WHITE
+from kvlab.viz.show import BLUE, GREY, INK, SKY, WHITE
 
-EVEN, ODD, SCORES = Look(BLUE), Look(SKY, "", INK), Look(PALE, "", INK)
+EVEN, ODD = Look(BLUE), Look(SKY, "", INK)
 TOP, APART = 62, 30  # the upper edge of the rows; between two tiles of rows
-QUERIES, KEYS, PRODUCT = (142, 150), (334, 150), (526, 244)  # (left edge, width)
+QUERIES, KEYS, PRODUCT = (142, 150), (328, 204), (568, 204)  # (left edge, width)
 COLUMNS = 16  # that are drawn of a tile of keys
 
 
@@ -62,7 +62,7 @@ def _words(group, new_tokens, rows):
     """-> (title, sentences)."""
     used, tiles = group * new_tokens, -(-group * new_tokens // rows)
     heads, tokens = many(group, "query head"), many(new_tokens, "new token")
-    title = f"{heads} of one KV head, {tokens}: {used:,} of {tiles * rows:,} rows are used"
+    title = f"{heads} of one KV head, {tokens}: {used:,} of {tiles * rows:,} rows used"
     often = "once" if tiles == 1 else f"{tiles:,} times, once for each tile of {rows} rows"
     said = [f"The keys are read {often}."]
     if used > tiles:
@@ -83,7 +83,7 @@ def _product(sheet, top, first, high, counts):
         look = ODD if token % 2 else EVEN
         sheet.rect(left, top + row * high, wide, high, look.fill, tip=f"row {row}: {name}")
         sheet.rect(PRODUCT[0], top + row * high, PRODUCT[1], high, WHITE, tip=f"scores of {name}")
-        if row % step == 0 and top + row * high + 12 <= top + total + 4:
+        if row % step == 0 and row * high + 8 <= total:
             base = top + row * high + min(high / 2, 6) + 4
             sheet.text(left - 6, base, name, size=SMALL - 0.5, anchor="end", fill=INK)
     if rows > used:

@@ -64,7 +64,7 @@ def pipeline_sheet(cases, turns=6):
     words = words.format(**TIMES)
     sheet.text(LEFT, y + 8, f"{words} →", size=SMALL, fill=GREY)
     entries = [(LOOK_UP, "page numbers"), (LOAD, "keys and values on their way"), (PRODUCT, "products")]
-    entries += [(WAITS, "nothing to compute yet")]
+    entries += [(WAITS, "waits")]
     sheet.title = f"A loop in time, schematic. {'. '.join(told)}. Here {words.split(': ')[1]}."
     sheet.height = sheet.legend(LEFT, y + 30, entries, WIDTH - MARGIN) - 8
     return sheet
@@ -74,7 +74,8 @@ def distance(stages, way):
     """How many turns before their products loads are begun.
 
     Stages are one for the products, and the others for what is on its way. Loads that wait for a look-up in
-    their turn share these with it (as Triton 3.7 compiles such a loop: 3 and 4 stages give the same code).
+    their turn share these with it; with 2 stages there is none to share, and the turn waits for the look-up.
+    (So Triton 3.7 compiles such loops: with the look-up in the same turn 3 and 4 stages give the same code.)
     """
     stages = whole(stages, "stages")
     if way not in WAYS:
@@ -83,23 +84,33 @@ def distance(stages, way):
 
 
 def schedule(stages, way, turns):
-    """-> [Turn]. A turn begins when the products before it are done, and the loop at 0."""
+    """-> [Turn]. Some loads begin before the loop, at 0, the others when a turn has what it waited for."""
     ahead = distance(stages, way)
     earlier = ahead + 1 if way == "ahead" else 2 * ahead if stages > 2 else ahead
-    begun, looked, loaded, done = [0], [], [], []
-    for turn in range(turns):
-        for number in range(len(looked), min(turn + earlier, turns - 1) + 1):
-            start = begun[max(number - earlier, 0)]
-            looked.append((start, start + TIMES["look-up"]))
-        for number in range(len(loaded), min(turn + ahead, turns - 1) + 1):
-            start = max(begun[max(number - ahead, 0)], looked[number][1])
-            loaded.append((start, start + TIMES["load"]))
-        ready = loaded[turn][1]
-        if earlier == ahead:  # the look-up for loads of this turn holds up what comes after it
-            ready = max(ready, looked[min(turn + earlier, turns - 1)][1])
-        start = max(begun[turn], ready)
+    looked, loaded, done = [], [], []
+
+    def begin(number, start, parts, time):
+        """The next of these parts, up to ``number``, which there may not be."""
+        if len(parts) <= number < turns:
+            parts.append((start, start + time))
+
+    for number in range(turns):
+        free = done[-1][1] if done else 0  # from when on this turn can begin
+        if number == 0:
+            for first in range(earlier):
+                begin(first, 0, looked, TIMES["look-up"])
+            for first in range(ahead):
+                begin(first, looked[min(first, turns - 1)][1], loaded, TIMES["load"])
+        ready = max(free, loaded[number][1]) if ahead else free
+        begin(number + earlier, ready, looked, TIMES["look-up"])
+        if number + ahead < turns:
+            begin(number + ahead, max(ready, looked[number + ahead][1]), loaded, TIMES["load"])
+        start = max(ready, loaded[number][1])
+        if (
+            earlier == ahead and number + ahead < turns
+        ):  # this turn's loads wait for their look-up, all else too
+            start = max(start, looked[number + ahead][1])
         done.append((start, start + TIMES["product"]))
-        begun.append(done[-1][1])
     return [Turn(*parts) for parts in zip(looked, loaded, done, strict=True)]
 
 

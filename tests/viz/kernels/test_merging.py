@@ -37,6 +37,8 @@ def test_what_comes_out_is_the_softmax_of_all(seed, base):
     assert last.y == max(box.y for box, _ in tips(sheet, r".*: highest"))
     assert len(tips(sheet, r".*: highest")) == 2 * len(parts) - 1
     assert f"= {said(mixed / sum(weights))}." in shown(sheet)
+    names = [text.text for text in sheet.texts() if text.text in ("merged", "all")]
+    assert names == (["merged"] * (len(parts) - 2) + ["all"] if len(parts) > 1 else [])
     assert all(f"{part[0]}: highest {said(part[1])}, sum {said(part[2])}" in sheet.title for part in parts)
 
 

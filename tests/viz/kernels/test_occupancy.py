@@ -57,7 +57,7 @@ def test_cases_stand_below_each_other_and_the_words_say_all_of_them():
         sheet.title
         == occupancy(rows, 132).alt
         == (
-            "Busy and idle ones of 132 multiprocessors. "
+            "132 multiprocessors, busy or idle. "
             "1 sequence, 8 KV heads, 1 part: 8 programs in 1 turn, 6.06% busy. "
             "the same in 17 parts: 136 programs in 2 turns, 51.5% busy. "
             "many texts: 1,056 programs in 8 turns, 100% busy."

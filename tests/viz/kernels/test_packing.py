@@ -49,13 +49,13 @@ def test_rows_are_labelled():
 
 def test_the_keys_are_read_once_for_each_tile_of_rows():
     said = (
-        "4 query heads of one KV head, 1 new token: 4 of 16 rows are used. The keys are read once. With a "
+        "4 query heads of one KV head, 1 new token: 4 of 16 rows used. The keys are read once. With a "
         "program for each query head they would be read 4 times."
     )
     assert packing_sheet(4).title == packing(4).alt == said
-    assert "12 of 16 rows are used" in packing_sheet(4, 3).title and "read once." in packing_sheet(4, 3).title
+    assert "12 of 16 rows used" in packing_sheet(4, 3).title and "read once." in packing_sheet(4, 3).title
     many = packing_sheet(8, 5)
-    assert "40 of 48 rows are used" in many.title and "read 3 times, once for each tile of 16" in many.title
+    assert "40 of 48 rows used" in many.title and "read 3 times, once for each tile of 16" in many.title
     assert len(tips(many, "keys of a tile")) == 3
     assert "would" not in packing_sheet(1).title
 
