@@ -139,7 +139,7 @@ class Group:
         lengths = torch.tensor([[contexts[b] for b in members], counts, starts], dtype=torch.int32)
         self.lengths = moved(lengths, device)  # [3, B]
         whole = alone and len(members) == len(tables)
-        self.tables = moved((tables if whole else tables[members]).int(), device)
+        self.tables = moved((tables if whole else tables[members]).int().contiguous(), device)
 
     def attend(self, q, pages, scale, window, sink_logits, num_splits, sizes):
         """q [N, Hq, Dk] of this group's rows -> [N, Hq, Dv]."""
@@ -155,11 +155,12 @@ class Group:
         num_splits = -(-max(seen, 1) // share)
         k_scale, k_each = _factors(pages.k_scale, q.device, num_kv_heads)
         v_scale, v_each = (k_scale, k_each) if latent else _factors(pages.v_scale, q.device, num_kv_heads)
+        sinks = None if sink_logits is None else sink_logits.contiguous()
         parts = q.new_empty(len(q), num_heads, num_splits, pages.value_dim, dtype=torch.float32)
         logs = q.new_empty(parts.shape[:3], dtype=torch.float32)
         out = q.new_empty(len(q), num_heads, pages.value_dim)
         also(q=q, tables=self.tables, lengths=self.lengths, parts=parts, logs=logs, out=out)
-        also(k_scale=k_scale, v_scale=v_scale, sink_logits=sink_logits)
+        also(k_scale=k_scale, v_scale=v_scale, sinks=sinks)
         attend_part[len(self.tables) * row_tiles, num_kv_heads, num_splits](
             q,
             pages.k,
@@ -191,7 +192,7 @@ class Group:
         merge[len(q) * num_heads, -(-pages.value_dim // columns)](
             parts,
             logs,
-            sink_logits,
+            sinks,
             out,
             num_splits,
             num_heads,
@@ -206,7 +207,7 @@ def write(new, pages, slots, scale):
     """Store new [N, Hkv, D] at slots [N] of pages; ``scale`` as in ``write_pages``."""
     if not new.numel():
         return
-    new, slots = new.contiguous(), moved(slots, new.device)
+    new, slots = new.contiguous(), moved(slots.contiguous(), new.device)
     factors, each = _factors(scale, new.device, new.shape[1])
     also(new=new, slots=slots, pages=pages, scales=factors)
     if pages.dtype.is_floating_point:

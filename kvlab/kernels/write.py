@@ -28,6 +28,11 @@ def write_pages(k, v, k_pages, v_pages, slots, *, k_scale=None, v_scale=None, ba
         _check(*pair)
     if v is not None and len(v) != len(k):
         raise ValueError(f"k has {len(k)} tokens and v {len(v)}: a token has both")
+    if v is not None and v_pages.shape[:2] != k_pages.shape[:2]:
+        raise ValueError(
+            f"v_pages has shape {list(v_pages.shape)} and k_pages {list(k_pages.shape)}: as many blocks, and "
+            "of one size"
+        )
     _check_slots(slots, len(k), k_pages)
     backend = chosen(backend, k.device, lambda interpreting: _obstacle(pairs, interpreting))
     for _, new, pages, scale in pairs:
@@ -48,12 +53,19 @@ def _store(new, pages, slots, scale):
         if isinstance(scale, torch.Tensor) and scale.dim() == 3:
             most = numbers.abs().amax(dim=-1)  # [N, Hkv]
             factors = torch.where(most > 0, most / largest, 1.0)
-            scale.flatten(0, 1)[slots] = factors
+            _put(scale, slots, factors)
         else:
             factors = torch.as_tensor(scale, dtype=torch.float32, device=new.device)
         numbers = (numbers / factors[..., None]).clamp(-largest, largest)
         new = numbers if pages.dtype.is_floating_point else numbers.round()
-    pages.flatten(0, 1)[slots] = new.to(pages.dtype)
+    _put(pages, slots, new.to(pages.dtype))
+
+
+def _put(pages, slots, new):
+    if pages.is_contiguous():
+        pages.flatten(0, 1)[slots] = new
+    else:  # flattened they would be a copy
+        pages[slots // pages.shape[1], slots % pages.shape[1]] = new
 
 
 def _obstacle(pairs, interpreting):
@@ -72,20 +84,24 @@ def _check(name, new, pages, scale):
             f"{name} has shape {list(new.shape)} and {name}_pages {list(pages.shape)}; they are [tokens, KV "
             "heads, size] and [blocks, block size, KV heads, size]"
         )
-    if (scale is None) != (pages.dtype not in EIGHT_BITS):
-        if scale is None:
-            raise TypeError(f"{name}_pages is {pages.dtype}: give {name}_scale")
+    if scale is not None and pages.dtype not in EIGHT_BITS:
         known = ", ".join(str(dtype).removeprefix("torch.") for dtype in EIGHT_BITS)
         raise TypeError(f"{name}_scale is given, and {name}_pages is {pages.dtype}: scales are for {known}")
+    if scale is None and pages.dtype != new.dtype:
+        raise TypeError(
+            f"{name}_pages is {pages.dtype} and {name} {new.dtype}: give {name}_scale, or one dtype"
+        )
     fits = (), tuple(pages.shape[2:3]), tuple(pages.shape[:3])
     if isinstance(scale, torch.Tensor) and tuple(scale.shape) not in fits:
         raise ValueError(
             f"{name}_scale has shape {list(scale.shape)}; it is a number, {list(fits[1])} or {list(fits[2])}"
         )
+    if isinstance(scale, torch.Tensor) and scale.dim() == 3 and scale.dtype != torch.float32:
+        raise TypeError(f"{name}_scale is {scale.dtype}; scales that are written are float32")
 
 
 def _check_slots(slots, count, pages):
-    if slots.is_floating_point() or tuple(slots.shape) != (count,):
+    if slots.is_floating_point() or slots.dtype == torch.bool or tuple(slots.shape) != (count,):
         raise ValueError(
             f"slots is {slots.dtype} of shape {list(slots.shape)}; it holds an integer a token, {count} here"
         )

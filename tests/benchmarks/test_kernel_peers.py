@@ -141,6 +141,20 @@ def test_vllm_takes_the_newest_that_works(problem, installed, monkeypatch):
     assert used == [3, 2]
 
 
+def test_flex_attention_is_compiled_on_a_gpu_alone(problem, monkeypatch):
+    asked = []
+    monkeypatch.setattr(torch, "compile", lambda call, dynamic: asked.append(dynamic) or call)
+    peers.flex(problem)
+    assert asked == []
+    problem.by_head, problem.device = problem.by_head, torch.device("cuda")
+    peers.flex(problem)
+    assert asked == [False]
+
+
+def test_peers_have_names_of_their_own():
+    assert len({peer.name for peer in peers.PEERS}) == len(peers.PEERS)
+
+
 def test_the_gather_is_part_of_what_is_timed(problem):
     step = peers.gather_and_sdpa(problem)
     problem.v.zero_()

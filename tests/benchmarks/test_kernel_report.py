@@ -128,7 +128,8 @@ def test_the_picture_has_every_number(monkeypatch):
     assert [tick.get_text() for tick in axes.get_xticklabels()] == ["128", "1,024"]
     assert axes.get_ylim()[0] == 0 and axes.get_xscale() == "log"
     assert [text.get_text() for text in axes.get_legend().get_texts()] == list(lines)
-    assert "Nobody's GPU" in alt and "batch 4 reaches 1500" in alt and "the data sheet is 3350" in alt
+    assert alt.startswith("Paged decode attention on Nobody's GPU, in GB/s: batch 1 reaches 900; ")
+    assert "; batch 4 reaches 1500; " in alt and alt.endswith("; the data sheet is 3350.")
     plt.close(figure)
 
 

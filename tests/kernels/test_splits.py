@@ -1,15 +1,19 @@
-"""Parts of contexts: they cover a context exactly, are no more than asked, and as many as keep a GPU busy."""
+"""Parts of contexts cover them exactly, no more than asked, and as many as keep a GPU busy; tiles have limits."""
+
+from itertools import product
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kvlab.kernels.splits import ENOUGH, MOST, SHORTEST, choose, occupancy, share
+from kvlab.kernels.triton_attention import padded
+from kvlab.kernels.triton_launch import tiling
 
 tokens = st.integers(0, 20_000)
 splits = st.integers(1, 300)
 tiles = st.sampled_from([16, 32, 64, 128, 512])
-programs = st.integers(1, 5000)
+programs = st.integers(1, 20) | st.integers(1, 5000)
 machines = st.integers(1, 300)
 
 
@@ -71,3 +75,15 @@ def test_occupancy_is_what_comes_of_handing_programs_out_turn_by_turn(programs, 
             if waiting:
                 waiting, worked = waiting - 1, worked + 1
     assert occupancy(programs, machines) == worked / offered
+
+
+@pytest.mark.parametrize("rows", [1, 5, 16, 17, 40, 64, 65, 1000])
+def test_the_usual_tiles_are_powers_of_two_and_no_higher_than_there_are_rows(rows):
+    widths = [(width, False) for width in (1, 64, 80, 128, 192, 256)] + [(64, True), (512, True)]
+    for (width, latent), itemsize in product(widths, (2, 4)):
+        tiles = tiling(rows, width + 64 * latent, width, latent, itemsize)
+        for side in (tiles.rows, tiles.tokens):
+            assert side >= 16 and side.bit_count() == 1
+        assert tiles.rows == 16 or tiles.rows < 2 * rows
+        assert tiles.rows * padded(width) <= 2**14  # numbers that a program sums
+    assert [padded(width) for width in (1, 16, 17, 64, 80, 512)] == [16, 16, 32, 64, 128, 512]

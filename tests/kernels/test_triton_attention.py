@@ -2,14 +2,12 @@
 
 import math
 import random
-from itertools import product
 
 import pytest
 import torch
 
 import kvlab
 from kvlab.kernels import Batch, paged_attention, triton_launch
-from kvlab.kernels.triton_attention import padded
 from kvlab.kernels.triton_launch import Tiling
 from tests.kernels.cases import (
     EIGHT_BITS,
@@ -120,7 +118,7 @@ def test_query_heads_share_a_kv_head(group):
     check(PLAIN | {"contexts": [19, 7], "queries": [1, 7], "group": group}, {"dtype": torch.float16})
 
 
-@pytest.mark.parametrize("queries", [[1, 1, 1], [5, 5, 2], [0, 5, 0], [1, 0, 1], [0, 0, 0], [12, 2, 1]])
+@pytest.mark.parametrize("queries", [[1, 1, 1], [2, 5, 9], [0, 5, 0], [1, 0, 1], [0, 0, 0], [12, 2, 1]])
 def test_new_tokens_of_some_sequences(queries):
     check(PLAIN | {"queries": queries}, {"dtype": torch.float32}, run=attend_watched, num_splits=2)
 
@@ -196,15 +194,22 @@ def test_parts_of_contexts(num_splits):
 
 
 @pytest.mark.parametrize(
-    ("contexts", "window", "parts"), [([1100], None, 4), ([500], None, 1), ([600], 30, 1), ([600, 2], 520, 2)]
+    ("more", "multiprocessors", "parts"),
+    [
+        ({"contexts": [1100]}, 132, 4),
+        ({"contexts": [500]}, 132, 1),
+        ({"contexts": [600], "window": 30}, 132, 1),
+        ({"contexts": [600, 2], "window": 520}, 132, 2),
+        ({"contexts": [520, 6], "queries": [6, 2], "kv_heads": 2}, 2, 1),  # 2 sequences, heads, and tiles
+    ],
 )
-def test_contexts_are_cut_where_multiprocessors_would_wait(monkeypatch, contexts, window, parts):
+def test_contexts_are_cut_where_multiprocessors_would_wait(monkeypatch, more, multiprocessors, parts):
     kernel = Watched(triton_launch.attend_part, "parts", "logs")
     monkeypatch.setattr(triton_launch, "attend_part", kernel)
-    monkeypatch.setattr(triton_launch, "multiprocessors", lambda device: 132)
-    sizes = {"contexts": contexts, "queries": [1] * len(contexts), "block_size": 128, "kv_heads": 1}
-    check(PLAIN | sizes | {"window": window}, {"dtype": torch.float16}, Tiling(16, 128, 4, 2))
-    assert [launch.grid for launch in kernel.launches] == [(len(contexts), 1, parts)]
+    monkeypatch.setattr(triton_launch, "multiprocessors", lambda device: multiprocessors)
+    sizes = {"queries": [1] * len(more["contexts"]), "block_size": 128, "kv_heads": 1}
+    check(PLAIN | sizes | more, {"dtype": torch.float16}, Tiling(16, 128, 4, 2))
+    assert [launch.grid[2] for launch in kernel.launches] == [parts]
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -336,15 +341,3 @@ def test_the_bill_is_the_same_whatever_the_backend(window):
     reference, kernel = bills.values()
     assert kernel.flops == reference.flops > 0 and kernel.kv_read == reference.kv_read > 0
     assert (kernel.kv_written, kernel.kv_held, kernel.copied) == (0, 0, 0)
-
-
-@pytest.mark.parametrize("rows", [1, 5, 16, 17, 40, 64, 65, 1000])
-def test_the_usual_tiles_are_powers_of_two_and_no_higher_than_there_are_rows(rows):
-    widths = [(width, False) for width in (1, 64, 80, 128, 192, 256)] + [(64, True), (512, True)]
-    for (width, latent), itemsize in product(widths, (2, 4)):
-        tiles = triton_launch.tiling(rows, width + 64 * latent, width, latent, itemsize)
-        for side in (tiles.rows, tiles.tokens):
-            assert side >= 16 and side.bit_count() == 1
-        assert tiles.rows == 16 or tiles.rows < 2 * rows
-        assert tiles.rows * padded(width) <= 2**14  # numbers that a program sums
-    assert [padded(width) for width in (1, 16, 17, 64, 80, 512)] == [16, 16, 32, 64, 128, 512]
