@@ -134,7 +134,7 @@ def _row(seen, seed=0, poison=False):
         _row("....", 8, poison=True) | dict(tile=2),
         _row("x", 9) | dict(tile=4),
     ],
-    minutes=10,
+    minutes=15,
     difficulty="medium",
     hints=[
         "-inf - (-inf) is nan. Which two differences can meet that? When is `above` still -inf?",
@@ -164,12 +164,16 @@ def robust(scores, seen, values, tile):
     # end
 
 
-def _fragile(scores, seen, values, tile, lowest=-1e30, mask_weights=False, mask_values=True, least=0.0):
+def _fragile(
+    scores, seen, values, tile, lowest=-1e30, mask_weights=False, mask_values=True, least=0.0, skip=False
+):
     """The loop with some of its faults left in."""
     highest, total = scores.new_tensor(lowest), scores.new_tensor(0.0)
     result = scores.new_zeros(values.shape[1])
     for first in range(0, len(scores), tile):
         some, v = seen[first : first + tile], values[first : first + tile]
+        if skip and not some.any():
+            continue
         s = torch.where(some, scores[first : first + tile], lowest)
         above = torch.maximum(highest, s.max())
         weights, shrink = (s - above).exp(), (highest - above).exp()
@@ -199,6 +203,16 @@ def _(scores, seen, values, tile):
 @robust.mistake("0 * nan is nan: what is not seen must be masked among the values, too.")
 def _(scores, seen, values, tile):
     return _fragile(scores, seen, values, tile, mask_weights=True, mask_values=False, least=1e-30)
+
+
+@robust.mistake("0 * nan is nan: mask the values, too. And a row that sees nothing divides 0 by 0.")
+def _(scores, seen, values, tile):
+    return _fragile(scores, seen, values, tile, mask_weights=True, mask_values=False)
+
+
+@robust.mistake("a tile of which only a part is seen still has values that are not seen: 0 * nan is nan.")
+def _(scores, seen, values, tile):
+    return _fragile(scores, seen, values, tile, mask_values=False, least=1e-30, skip=True)
 
 
 @robust.mistake("a row without any tile has the total 0, and 0 / 0 is nan.")
@@ -266,6 +280,11 @@ def _(tokens, table, block_size, kv_heads, dim, kv_head):
     return [slot * dim for slot in _slots(tokens, table, block_size, 0)]
 
 
+@offsets.mistake("the KV head counts in keys, too: a head further on is dim numbers further on.")
+def _(tokens, table, block_size, kv_heads, dim, kv_head):
+    return [slot * kv_heads * dim + kv_head for slot in _slots(tokens, table, block_size, 0)]
+
+
 @offsets.mistake("that orders the pages by head first; in k_pages the heads of a token lie side by side.")
 def _(tokens, table, block_size, kv_heads, dim, kv_head):
     return [
@@ -295,7 +314,7 @@ RECALL["17"] = [
         "Why does a decode kernel hardly gain from a GPU with faster arithmetic?",
         (
             Option("It waits for keys and values", "It does some 4 FLOPs for each byte.", right=True),
-            Option("It computes in float32", "Even then there is far more of it than is needed."),
+            Option("It computes in float32", "Even then there is some five times what it needs."),
             Option("Its programs wait for each other", "They do not even know of each other."),
         ),
     ),
@@ -314,14 +333,16 @@ RECALL["17"] = [
         (
             Option("The GPU reports an IndexError", "It does not know how long a tensor is."),
             Option("Zeros are read", "Only a mask puts something in place of what is not there."),
-            Option("It reads what lies there, or the process dies", "So one masks.", right=True),
+            Option(
+                "It reads what lies there, or the process dies", "Depending on what lies there.", right=True
+            ),
         ),
     ),
     Recall(
         "17.shrink",
         "A new tile has a higher score than all before. What has to shrink?",
         (
-            Option("The total", "The result is a sum of the same weights."),
+            Option("Only the total", "The result is a sum of the same weights."),
             Option("The total and the result", "By the same factor.", right=True),
             Option("The new tile's weights", "They are relative to the new maximum already."),
         ),

@@ -26,8 +26,8 @@ from kvlab.exercises.questions import RECALL, Option, Recall
 def traffic(contexts, heads, kv_heads, dim, itemsize, packed):
     """Bytes of keys and values that a kernel loads in a decode step of one layer -> int
 
-    contexts: tokens of each text. ``packed``: is a program for a KV head, with all query heads that share it,
-    or for one query head? What is masked is not loaded.
+    contexts: tokens of each text. packed: True if a program has one KV head and all query heads that share
+    it, False if it has one query head. What is masked is not loaded.
     """
     # solve
     programs = kv_heads if packed else heads
@@ -53,6 +53,11 @@ def _(contexts, heads, kv_heads, dim, itemsize, packed):
 @traffic.mistake("the other way round: packed, a key is loaded once for all query heads that share it.")
 def _(contexts, heads, kv_heads, dim, itemsize, packed):
     return traffic(contexts, heads, kv_heads, dim, itemsize, not packed)
+
+
+@traffic.mistake("a key is loaded by the query heads that share its KV head, not by all of them.")
+def _(contexts, heads, kv_heads, dim, itemsize, packed):
+    return sum(contexts) * kv_heads * (1 if packed else heads) * 2 * dim * itemsize
 
 
 @traffic.mistake("pages need no padding: a text takes its own length, not that of the longest.")
@@ -95,9 +100,9 @@ def _(contexts, heads, kv_heads, dim, itemsize, packed):
 def parts(programs, tiles, multiprocessors):
     """The fewest parts per text that keep at least 90% of the multiprocessors busy -> int
 
-    programs: as many there are without cutting; a text has ``tiles`` tiles, and a part at least one of them.
-    All take equally long, one a multiprocessor at a time; the share counts all turns, the last one included.
-    If no number of parts reaches 90%, the fewest with the highest share.
+    programs: as many there are without cutting. tiles: of a text; there can be as many parts, and any number
+    of them may be taken to cut evenly. Programs take equally long, one a multiprocessor at a time; the share
+    counts all turns, the last one included. If no number of parts reaches 90%, the fewest with the highest.
     """
 
     # solve
@@ -134,6 +139,27 @@ def _(programs, tiles, multiprocessors):
 @parts.mistake("not as many as possible: each part has to be merged. The fewest that are enough.")
 def _(programs, tiles, multiprocessors):
     return tiles
+
+
+@parts.mistake("all turns count, and not the last one alone.")
+def _(programs, tiles, multiprocessors):
+    for n in range(1, tiles + 1):
+        if ((programs * n - 1) % multiprocessors + 1) / multiprocessors >= 0.9:
+            return n
+    return tiles
+
+
+@parts.mistake("parts of a real kernel are whole tiles, as you say; here any number may cut evenly.")
+def _(programs, tiles, multiprocessors):
+    best = 1
+    for n in range(1, tiles + 1):
+        cut = -(-tiles // -(-tiles // n))
+        share = _busy(programs, cut, multiprocessors)
+        if share >= 0.9:
+            return n
+        if share > _busy(programs, best, multiprocessors):
+            best = n
+    return best
 
 
 @parts.mistake("at least 90%: exactly 90% are enough.")
@@ -248,7 +274,7 @@ RECALL["18"] = [
         "What does a part have to leave behind for the merge, beside its mean of the values?",
         (
             Option("Its number of tokens", "Tokens weigh differently."),
-            Option("The logarithm of its sum of exp(score)", "So much its mean counts.", right=True),
+            Option("The logarithm of its sum of exp(score)", "It says how much its mean counts.", right=True),
             Option("All its weights", "Their sum is enough."),
         ),
     ),
@@ -266,7 +292,7 @@ RECALL["18"] = [
         "Offsets overflow 32 bits. How does one notice?",
         (
             Option("The kernel does not compile", "The types are fine."),
-            Option("The GPU reports the overflow", "To it, one address is as good as another."),
+            Option("The GPU reports the overflow", "At most an illegal address, long after it."),
             Option(
                 "On large pools only: wrong texts, or a crash",
                 "It depends on what lies at the wrong address.",

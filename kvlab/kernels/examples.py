@@ -1,4 +1,6 @@
-"""Small decode steps to look at: pages in no order, and poison wherever nobody may look."""
+"""What the lessons look at: a softmax in parts, and small decode steps with pages in no order."""
+
+import math
 
 import torch
 
@@ -24,3 +26,13 @@ def scattered(contexts, heads=6, kv_heads=2, dim=8, block_size=4, seed=1):
                 pages[page, :used] = torch.randn(used, kv_heads, dim, generator=random)
     q = torch.randn(len(contexts), heads, dim, generator=random)
     return q, k_pages, v_pages, tables, torch.tensor(contexts)
+
+
+def merged(a, b):
+    """Two parts of a softmax as one. A part is (highest score, total of exp(score - highest), result).
+
+    The result is the sum [D] of the values times these weights. (Milakov and Gimelshein 2018, section 3.1.)
+    """
+    above = max(a[0], b[0])
+    shrink_a, shrink_b = math.exp(a[0] - above), math.exp(b[0] - above)
+    return above, a[1] * shrink_a + b[1] * shrink_b, a[2] * shrink_a + b[2] * shrink_b

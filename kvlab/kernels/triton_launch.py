@@ -159,8 +159,8 @@ class Group:
         parts = q.new_empty(len(q), num_heads, num_splits, pages.value_dim, dtype=torch.float32)
         logs = q.new_empty(parts.shape[:3], dtype=torch.float32)
         out = q.new_empty(len(q), num_heads, pages.value_dim)
-        also(q=q, tables=self.tables, lengths=self.lengths, parts=parts, logs=logs, out=out)
-        also(k_scale=k_scale, v_scale=v_scale, sinks=sinks)
+        also(q=q, k_pages=pages.k, v_pages=pages.v, k_scale=k_scale, v_scale=v_scale, sinks=sinks)
+        also(tables=self.tables, lengths=self.lengths, parts=parts, logs=logs, out=out)
         attend_part[len(self.tables) * row_tiles, num_kv_heads, num_splits](
             q,
             pages.k,

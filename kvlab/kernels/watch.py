@@ -1,6 +1,6 @@
 """Which program of a kernel reads and writes what: seen in Triton's interpreter, and in plain Python."""
 
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import NamedTuple
 
 import numpy as np
@@ -30,15 +30,23 @@ _open = []  # ([(name, tensor)], seen) of each ``watch`` block
 def watch(**tensors):
     """Records what kernels do inside the ``with`` block -> a list of Access, in the order of execution.
 
-    tensors: all that kernels are given, by name; kvlab's launches add what they make, such as parts and out.
+    tensors: all that kernels are given, by name; kvlab's own launches add theirs, such as parts and out.
     An access outside of them all raises OutsideAccess before it happens; unwatched, it would read strange
     numbers or end the process. RuntimeError where Triton compiles: a GPU keeps no record.
     """
     seen = []
+    watched = nullcontext() if _open else _interpreter_watched()
     _open.append((list(tensors.items()), seen))
     try:
-        with _interpreter_watched():
+        with watched:
             yield seen
+    except Exception as error:
+        inner = error
+        while inner.__cause__ is not None:  # each kernel on the way has wrapped it once more
+            inner = inner.__cause__
+        if isinstance(inner, OutsideAccess) and inner is not error:
+            raise inner from None
+        raise
     finally:
         _open.pop()
 
@@ -101,7 +109,7 @@ def _interpreter_watched():
 
     if not interpreted:
         raise RuntimeError("a GPU keeps no record: start Python with TRITON_INTERPRET=1 to watch kernels")
-    from triton.runtime.interpreter import InterpreterBuilder, InterpreterError
+    from triton.runtime.interpreter import InterpreterBuilder
 
     load, store = InterpreterBuilder.create_masked_load, InterpreterBuilder.create_masked_store
 
@@ -123,9 +131,5 @@ def _interpreter_watched():
     )
     try:
         yield
-    except InterpreterError as error:
-        if isinstance(error.__cause__, OutsideAccess):
-            raise error.__cause__ from None
-        raise
     finally:
         InterpreterBuilder.create_masked_load, InterpreterBuilder.create_masked_store = load, store

@@ -72,9 +72,11 @@ def _obstacle(pairs, interpreting):
     from kvlab.kernels import triton_launch
 
     tensors = {}
-    for name, new, pages, _ in pairs:
+    for name, new, pages, scale in pairs:
         tensors[name] = new.contiguous(), triton_launch.DTYPES
         tensors[f"{name}_pages"] = pages, triton_launch.STORED
+        if isinstance(scale, torch.Tensor) and scale.dim() == 3:
+            tensors[f"{name}_scale"] = scale, (torch.float32,)
     return triton_launch.obstacle(tensors, interpreting)
 
 

@@ -104,7 +104,7 @@ class OccupancyExplorer(Shown):
         now, kernel = launch(*asked), launch(*asked[:4], None, asked[-1])
         chosen = f"The kernel takes {many(kernel.parts, 'part')}"
         chosen += (
-            f" of {kernel.share:,} tokens each." if kernel.parts > 1 else ": it does not cut the contexts."
+            f" of up to {kernel.share:,} tokens." if kernel.parts > 1 else ": it does not cut the contexts."
         )
         return [
             f"{many(now.programs, 'program')} in {many(now.turns, 'turn')} on {now.multiprocessors} "
@@ -129,7 +129,7 @@ class OccupancyExplorer(Shown):
         for words, each in ways.items():
             read, taken = memory.size(each.nbytes, "decimal"), duration(each.modelled_s)
             rows.append([words, each.parts, each.programs, each.turns, percent(each.busy), read, taken])
-        columns = ["", "parts", "programs", "turns", "busy", "KV read", "by this model"]
+        columns = ["", "parts", "programs", "turns", "busy", "KV read", "time, by this model"]
         heads = f"{many(kv_heads, 'KV head')}, {many(group, 'query head')} each"
         return Table(columns, rows, f"{many(sequences, 'sequence')}, {heads}; {device}")
 

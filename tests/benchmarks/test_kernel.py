@@ -112,6 +112,10 @@ def test_a_whole_run(small, tmp_path):
     )
     assert first[2].endswith(f"{case.bytes / 1e-3 / 3.35e12:.0%} of the data sheet")
     assert first[3] == "1 ms, median of 7, made up"
+    assert rows_of("yardstick", rows)[2:] == [
+        ("yardstick: data sheet", "3350", "GB/s", "NVIDIA H100 SXM"),
+        ("yardstick: adding 1 to one number", "1000.0", "µs", "1 ms, median of 7, made up"),
+    ]
     mla = [row for row in rows_of("option", rows) if "MLA" in row[0]]
     assert [row[2].split(",")[0] for row in mla] == ["TFLOP/s"] * 2
     assert mla[0][1] == f"{case._replace(**cases.MLA).flops / 1e9:.1f}"
@@ -149,6 +153,8 @@ def test_the_file_has_what_a_reader_needs(small, tmp_path):
     assert [report.row(record) for record in records] == rows[: -len(rows_of("written", rows))]
     kinds = {"seconds": float, "runs": int, "bytes": int, "flops": int, "parts": int, "case": dict}
     kinds |= dict.fromkeys(("section", "what", "value", "unit", "conditions"), str)
+    copy, read = [record for record in records if record["section"] == "yardstick"][:2]
+    assert (copy["bytes"], read["bytes"]) == (2 * 2**12, 2**12)
     for record in records:
         assert record.keys() >= {"section", "what", "value", "unit", "conditions"}
         assert all(isinstance(value, kinds[name]) for name, value in record.items())
@@ -199,6 +205,8 @@ def test_a_check_that_needs_more_memory_than_there_is_is_left_out(monkeypatch):
     assert check.unused_bytes == 2 * 2**31 * 2
     measured = run.Run(Pretended(memory=3 * 2**33 - 1), None)
     assert measured._checked(check)["conditions"] == "left out: too little memory is free"
+    monkeypatch.setattr(checks, "steps_off", lambda *given: 1.01)
+    assert run.Run(Pretended(memory=3 * 2**33), None)._checked(check)["unit"] == "failed"
     monkeypatch.setattr(checks, "steps_off", lambda *given: 0.25)
     assert run.Run(Pretended(memory=3 * 2**33), None)._checked(check)["value"] == "0.25"
 

@@ -68,6 +68,14 @@ def test_without_pages_there_are_the_same_keys():
                 assert torch.equal(by_token[b, t], row) and torch.equal(by_head[b, :, t], row)
 
 
+def test_the_usual_sizes():
+    assert cases.LONE[2:] == cases.MANY[2:] == (32, 8, 128, 128, False, 16, "bfloat16", "bfloat16")
+    assert (cases.LONE[:2], cases.MANY[:2]) == ((1, 32768), (64, 8192))
+    assert cases.BATCHES == (1, 4, 16, 64, 256) and cases.CONTEXTS == (128, 1024, 8192, 32768, 131072)
+    assert all(context % 128 == 0 for context in cases.CONTEXTS), "whole blocks of every size"
+    assert Problem(SMALL["other groups"], CPU).scale == 24**-0.5
+
+
 def test_the_grid_is_what_there_is_room_for():
     assert len(cases.grid(2**50)) == len(set(cases.grid(2**50))) == 25
     assert cases.grid(2**50)[:2] == [cases.LONE, cases.MANY]

@@ -8,7 +8,7 @@ import sys
 import pytest
 import torch
 
-from kvlab.kernels import backend, mode, paged_attention, triton_launch, watch
+from kvlab.kernels import backend, language, mode, paged_attention, triton_launch, watch
 from kvlab.kernels.backend import INSTALL, Mode, chosen
 from kvlab.paths import ROOT
 from tests.kernels.cases import assert_exact, build, in_dtype
@@ -194,6 +194,15 @@ def test_an_interpreting_process_compiles_nothing():
         paged_attention(**given, **options, backend="triton")
 
 
+@pytest.mark.parametrize("before", [None, "on"])
+def test_other_processes_decide_for_themselves(monkeypatch, before):
+    monkeypatch.delenv("TRITON_INTERPRET", raising=False)
+    if before:
+        monkeypatch.setenv("TRITON_INTERPRET", before)
+    language._import_to_interpret()
+    assert os.environ.get("TRITON_INTERPRET") == before
+
+
 @pytest.mark.parametrize(("capability", "fits"), [((8, 0), False), ((8, 9), True), ((9, 0), True)])
 def test_a_gpu_without_the_dtype_is_said_so(monkeypatch, capability, fits):
     monkeypatch.setattr(triton_launch, "interpreted", False)
@@ -222,7 +231,8 @@ PROCESSES = {
         {"TRITON_INTERPRET": "0"},
         """
 from kvlab.kernels.language import interpreted
-print(not interpreted)
+from kvlab.kernels.triton_attention import attend_part
+print(not interpreted, type(attend_part).__name__ == "JITFunction")
 print(refused(lambda: attend("triton"), "ValueError", "q is on the CPU", "'reference'"))
 print(refused(lambda: write("triton"), "ValueError", "k is on the CPU"), not (k[2, 3] == 1).any())
 for call in (attend, write):
@@ -235,7 +245,8 @@ print(torch.equal(attend(None), attend("reference")))
         """
 import triton
 from kvlab.kernels.language import interpreted
-print(not interpreted, "TRITON_INTERPRET" not in os.environ)
+from kvlab.kernels.triton_attention import attend_part
+print(not interpreted, type(attend_part).__name__ == "JITFunction", "TRITON_INTERPRET" not in os.environ)
 for call in (attend, write):
     print(refused(lambda: call("interpreter"), "RuntimeError", "to compile", "TRITON_INTERPRET=1"))
 print(torch.equal(attend(None), attend("reference")))

@@ -1,4 +1,4 @@
-"""Parts of contexts cover them exactly, no more than asked, and as many as keep a GPU busy; tiles have limits."""
+"""Parts cover a context exactly, no more than asked, as many as keep a GPU busy; tiles are within limits."""
 
 from itertools import product
 
@@ -58,6 +58,7 @@ def test_the_fewest_parts_that_keep_a_gpu_busy_enough_or_as_busy_as_can_be(progr
         (8, 1000, 64, 132, 3),  # parts of 256 tokens at least
         (8, 100, 64, 132, 1),
         (8, 0, 64, 132, 1),
+        (1, 2100, 512, 132, 3),  # parts of a tile at least
         (1, 10**6, 512, 304, 64),  # more parts are never merged
         (512, 32_768, 64, 132, 1),
     ],

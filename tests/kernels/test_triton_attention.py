@@ -196,11 +196,11 @@ def test_parts_of_contexts(num_splits):
 @pytest.mark.parametrize(
     ("more", "multiprocessors", "parts"),
     [
-        ({"contexts": [1100]}, 132, 4),
+        ({"contexts": [1100]}, 132, 3),
         ({"contexts": [500]}, 132, 1),
         ({"contexts": [600], "window": 30}, 132, 1),
         ({"contexts": [600, 2], "window": 520}, 132, 2),
-        ({"contexts": [520, 6], "queries": [6, 2], "kv_heads": 2}, 2, 1),  # 2 sequences, heads, and tiles
+        ({"contexts": [520, 6], "queries": [6, 2], "kv_heads": 2}, 8, 1),  # 2 sequences, heads, and tiles
     ],
 )
 def test_contexts_are_cut_where_multiprocessors_would_wait(monkeypatch, more, multiprocessors, parts):

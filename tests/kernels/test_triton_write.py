@@ -81,6 +81,7 @@ def test_it_writes_what_pytorch_writes_and_nothing_else(dtype, stored, kind):
             assert (scale.flatten(0, 1)[others] == 0).all() and scale.flatten(0, 1)[13, 0] == 1
 
 
+@pytest.mark.parametrize("scale", [1.0, 0.3])
 @pytest.mark.parametrize("stored", EIGHT_BITS)
 def test_every_number_of_a_dtype_every_middle_and_what_lies_beside_it(stored, scale):
     known = torch.arange(-128, 128, dtype=torch.int8).view(stored).float()
@@ -276,3 +277,15 @@ def test_what_triton_cannot_take_is_named_and_left_to_the_reference(what, monkey
     write_pages(**given)
     for name in ("k", "v"):
         assert same(given[f"{name}_pages"].flatten(0, 1)[SLOTS], given[name])
+
+
+def test_scales_in_pieces_are_named_where_triton_would_write_them(monkeypatch):
+    scale, slots = spread(torch.zeros(BLOCKS, BLOCK, HEADS)), torch.arange(7)
+    room = pages(torch.int8, KEY_DIM)
+    with pytest.raises(ValueError, match="k_scale does not lie in one piece"):
+        write_pages(K, None, room, None, slots, k_scale=scale, backend="interpreter")
+    assert torch.equal(room, pages(torch.int8, KEY_DIM))
+    monkeypatch.setenv("TRITON_INTERPRET", "1")
+    write_pages(K, None, room, None, slots, k_scale=scale)
+    right = written("reference", K, None, torch.int8, slots, "each")
+    assert same(room, right[0]) and same(scale, right[2])

@@ -82,7 +82,7 @@ def _multiprocessor(sheet, registers, shared):
     parts = [
         ("arithmetic", "matrix products and all else", ARITHMETIC, 54),
         (f"registers: {registers}", "what a program computes with", REGISTERS, 54),
-        (f"shared memory: {shared}", "tiles that are on their way", SHARED, 72),
+        (f"shared memory: {shared}", "what is on its way", SHARED, 72),
     ]
     y = TOP + 8
     for words, more, look, high in parts:

@@ -9,7 +9,7 @@ from kvlab.viz.memory.lines import plain
 from kvlab.viz.sheet import Sheet
 from kvlab.viz.show import BLUE, GREY, INK, ORANGE, PALE, WHITE
 
-NAMES = "highest", "sum", "values"
+NAMES = "highest", "total", "result"
 MOST, TOP, APART, WIDEST = 6, 34, 62, 116  # parts; the first row's upper edge; between rows; a box
 
 
@@ -77,11 +77,11 @@ def _lines(final, base, count):
     lines = []
     if count > 1:
         power = f"{'e' if base == math.e else plain(base)}^(its highest − the higher of the two)"
-        what = "Each sum, and each sum of values," if len(final) == 4 else "Each sum"
+        what = "Each total, and each result," if len(final) == 4 else "Each total"
         lines.append(f"{what} times {power}; then the two are added.")
     if len(final) == 4:
         output = said(final[3] / final[2])
-        lines.append(f"Output: values / sum = {said(final[3])} / {said(final[2])} = {output}.")
+        lines.append(f"Output: result / total = {said(final[3])} / {said(final[2])} = {output}.")
     return lines
 
 
@@ -107,11 +107,13 @@ def _check(parts):
         raise ValueError(f"{len(parts)} parts: there is room for 1 to {MOST}")
     for part in parts:
         if len(part) not in (3, 4) or len(part) != len(parts[0]):
-            raise ValueError(f"a part is {part!r}: give (label, highest, sum), or all with a fourth, values")
+            raise ValueError(
+                f"a part is {part!r}: give (label, highest, total), or all with a fourth, a result"
+            )
         if not all(math.isfinite(number) for number in part[1:]) or part[2] < 1:
             raise ValueError(
-                f"{part[0]} has the highest {part[1]} and the sum {part[2]}: both are finite, and the sum is "
-                "at least 1, which is what the highest score itself brings"
+                f"{part[0]} has the highest {part[1]} and the total {part[2]}: both are finite, the total "
+                "is at least 1, which is what the highest score itself brings"
             )
 
 

@@ -15,8 +15,8 @@ LOOK_UP, LOAD, PRODUCT = Look(SKY, "", INK), Look(ORANGE, "/", INK), Look(BLUE)
 WAITS = Look(PALE, "x", GREY)
 TIMES = {"look-up": 2, "load": 4, "product": 2}  # in units of the picture
 WAYS = {
-    "ahead": "page numbers looked up a turn before the loads",
-    "same turn": "page numbers looked up in the same turn",
+    "ahead": "as written: page numbers looked up a turn ahead",
+    "same turn": "as written: page numbers looked up in the same turn",
 }
 LEFT, ROW, HIGH, MOST = 78, 17, 13, 12  # rows' left edge, from turn to turn, a bar's height; turns
 

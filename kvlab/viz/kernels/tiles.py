@@ -14,7 +14,7 @@ FIRST, LAST, MOST = 7, 2, 12  # tiles that are drawn where there are more than M
 
 
 def tiles(n, tile, programs=None):
-    """A vector of n numbers in tiles of ``tile``, one a program; cells behind its end are masked -> Picture.
+    """A vector of n numbers in tiles of ``tile``, one a program; cells beyond its end are masked -> Picture.
 
     programs: how many are started, None for as many as are needed. With fewer, numbers are left out.
     """
@@ -53,7 +53,7 @@ def tiles_sheet(n, tile, programs=None):
             _tile(sheet, x, top, number, cell, (n, tile, programs), numbered)
     y += high * -(-len(shown) // across)
     entries = [(WORKING, "a number, loaded and stored")]
-    entries += [(MASKED, f"masked: {many(masked, 'cell')} behind the end")] * bool(masked)
+    entries += [(MASKED, f"masked: {many(masked, 'cell')} beyond the end")] * bool(masked)
     entries += [(FORGOTTEN, f"no program has {many(forgotten, 'number')}")] * bool(forgotten)
     sheet.height = sheet.legend(MARGIN, y + 20, entries, WIDTH - MARGIN) - 8
     return sheet

@@ -32,21 +32,21 @@ def test_what_comes_out_is_the_softmax_of_all(seed, base):
     assert faults(sheet) == [] and sheet.width == 780
     weights = [base ** (score - max(scores)) for score in scores]
     mixed = sum(w * v for w, v in zip(weights, values, strict=True))
-    numbers = f"highest {said(max(scores))}, sum {said(sum(weights))}, values {said(mixed)}"
+    numbers = f"highest {said(max(scores))}, total {said(sum(weights))}, result {said(mixed)}"
     last = tips(sheet, f"(.*): {numbers}$")[-1][0]
     assert last.y == max(box.y for box, _ in tips(sheet, r".*: highest"))
     assert len(tips(sheet, r".*: highest")) == 2 * len(parts) - 1
     assert f"= {said(mixed / sum(weights))}." in shown(sheet)
     names = [text.text for text in sheet.texts() if text.text in ("merged", "all")]
     assert names == (["merged"] * (len(parts) - 2) + ["all"] if len(parts) > 1 else [])
-    assert all(f"{part[0]}: highest {said(part[1])}, sum {said(part[2])}" in sheet.title for part in parts)
+    assert all(f"{part[0]}: highest {said(part[1])}, total {said(part[2])}" in sheet.title for part in parts)
 
 
 def test_two_parts_by_hand():
     part, factors = joined(("a", 1.0, 3.0, 2.0), ("b", 3.0, 1.5, -1.0), 2)
     assert factors == (0.25, 1) and part == ("a+b", 3.0, 0.25 * 3 + 1.5, 0.25 * 2 - 1)
     sheet = merging_sheet([("a", 1, 3), ("b", 3, 1.5)], 2)
-    assert "a by 0.25 and b by 1 give a+b: highest 3, sum 2.25." in sheet.title
+    assert "a by 0.25 and b by 1 give a+b: highest 3, total 2.25." in sheet.title
     written = {text.text: text for text in sheet.texts()}
     assert written["× 0.25"].bold and not written["× 1"].bold
     a, b = (tips(sheet, f"{name}: ")[0][0] for name in "ab")

@@ -68,7 +68,10 @@ def test_the_words_say_what_it_takes():
     assert "schematic" in sheet.title and "schematic" in shown(sheet)
     for words in ("1 stage: each turn waits for its own loads", "3 stages: loads run 2 turns ahead"):
         assert words in sheet.title and words in shown(sheet)
-    assert "loads run 1 turn ahead, page numbers looked up in the same turn: 6 turns take 28" in sheet.title
+    assert (
+        "loads run 1 turn ahead, as written: page numbers looked up in the same turn: 6 turns take 28"
+        in sheet.title
+    )
     assert "a look-up takes 2 units, loads 4, products 2" in sheet.title
     assert {"38", "18", "28"} <= {text.text for text in sheet.texts() if text.bold}
     assert pipeline(cases).alt == sheet.title

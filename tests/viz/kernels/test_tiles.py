@@ -46,7 +46,7 @@ def test_every_number_is_drawn_once_and_masked_cells_are_the_padding(seed):
     assert sorted(numbers) == list(range(n)) and len(widths) == 1
     assert sorted(masked) == list(range(n, started * tile))
     cells = f"{len(masked):,} cell{'s' * (len(masked) > 1)}"
-    assert (f"masked: {cells} behind the end" in shown(sheet)) == bool(masked)
+    assert (f"masked: {cells} beyond the end" in shown(sheet)) == bool(masked)
     heads = [text.text for text in sheet.texts() if re.match(r"program \d+$", text.text)]
     assert heads == [f"program {number}" for number in range(started)]
 
@@ -83,7 +83,7 @@ def test_the_words_say_what_is_left_out():
     }
     for setting, words in said.items():
         assert tiles_sheet(*setting).title == tiles(*setting).alt == words
-    assert "masked: 4 cells behind the end" in shown(tiles_sheet(20, 8))
+    assert "masked: 4 cells beyond the end" in shown(tiles_sheet(20, 8))
     assert "no program has 4 numbers" in shown(tiles_sheet(20, 8, 2))
     assert "masked" not in shown(tiles_sheet(16, 8))
 
