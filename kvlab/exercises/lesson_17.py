@@ -1,5 +1,7 @@
 """Exercises of lesson 17, a first kernel."""
 
+from math import exp
+
 import torch
 
 from kvlab.exercises.exercise import exercise
@@ -71,43 +73,32 @@ def _(a, b):
     return highest, total, result / total
 
 
+def _sum(a, b, highest, factor_a, factor_b):
+    """Both parts, each times a factor."""
+    return highest, *(x * factor_a + y * factor_b for x, y in zip(a[1:], b[1:], strict=True))
+
+
 @merge.mistake("you took the factors the wrong way round: the part with the lower maximum shrinks.")
 def _(a, b):
-    from math import exp
-
     above = max(a[0], b[0])
-    return (
-        above,
-        a[1] * exp(b[0] - above) + b[1] * exp(a[0] - above),
-        a[2] * exp(b[0] - above) + b[2] * exp(a[0] - above),
-    )
+    return _sum(a, b, above, exp(b[0] - above), exp(a[0] - above))
 
 
 @merge.mistake("exp(above - highest) makes a part *grow*: the lower maximum is subtracted from the higher.")
 def _(a, b):
-    from math import exp
-
     above = max(a[0], b[0])
-    grow_a, grow_b = exp(min(above - a[0], 700)), exp(min(above - b[0], 700))
-    return above, a[1] * grow_a + b[1] * grow_b, a[2] * grow_a + b[2] * grow_b
+    return _sum(a, b, above, exp(min(above - a[0], 700)), exp(min(above - b[0], 700)))
 
 
 @merge.mistake("the second part need not have the higher maximum: take the higher of the two.")
 def _(a, b):
-    from math import exp
-
-    shrink = exp(min(a[0] - b[0], 700))
-    return b[0], a[1] * shrink + b[1], a[2] * shrink + b[2]
+    return _sum(a, b, b[0], exp(min(a[0] - b[0], 700)), 1.0)
 
 
 @merge.mistake("without the maximum, exp runs over for large scores, and to 0 for small ones.")
 def _(a, b):
-    from math import exp
-
-    above = max(a[0], b[0])
-    totals = a[1] * exp(a[0]) + b[1] * exp(b[0])
-    results = a[2] * exp(a[0]) + b[2] * exp(b[0])
-    return above, totals / exp(above), results / exp(above)
+    highest, *sums = _sum(a, b, max(a[0], b[0]), exp(a[0]), exp(b[0]))
+    return highest, *(each / exp(highest) for each in sums)
 
 
 def _row(seen, seed=0, poison=False):
@@ -132,7 +123,6 @@ def _row(seen, seed=0, poison=False):
         _row("", 6) | dict(tile=4),
         _row(".xxxxx..", 7, poison=True) | dict(tile=4),
         _row("....", 8, poison=True) | dict(tile=2),
-        _row("x", 9) | dict(tile=4),
     ],
     minutes=15,
     difficulty="medium",
@@ -164,9 +154,7 @@ def robust(scores, seen, values, tile):
     # end
 
 
-def _fragile(
-    scores, seen, values, tile, lowest=-1e30, mask_weights=False, mask_values=True, least=0.0, skip=False
-):
+def _fragile(scores, seen, values, tile, lowest=-1e30, all_weighed=True, masked=True, least=0, skip=False):
     """The loop with some of its faults left in."""
     highest, total = scores.new_tensor(lowest), scores.new_tensor(0.0)
     result = scores.new_zeros(values.shape[1])
@@ -176,43 +164,36 @@ def _fragile(
             continue
         s = torch.where(some, scores[first : first + tile], lowest)
         above = torch.maximum(highest, s.max())
-        weights, shrink = (s - above).exp(), (highest - above).exp()
-        if mask_weights:
-            weights = torch.where(some, weights, 0.0)
+        weights, shrink = torch.where(some | all_weighed, (s - above).exp(), 0.0), (highest - above).exp()
         total = total * shrink + weights.sum()
-        result = result * shrink + weights @ (torch.where(some[:, None], v, 0.0) if mask_values else v)
+        result = result * shrink + weights @ (torch.where(some[:, None], v, 0.0) if masked else v)
         highest = above
     return result / total.clamp(min=least)
 
 
 @robust.mistake("that is the function as it was, with all its faults.")
 def _(scores, seen, values, tile):
-    return _fragile(scores, seen, values, tile, lowest=-torch.inf, mask_values=False)
-
-
-@robust.mistake("where nothing is seen yet, weights are exp(0) = 1: what is not seen gets in as a value.")
-def _(scores, seen, values, tile):
-    return _fragile(scores, seen, values, tile, mask_values=False, least=1e-30)
+    return _fragile(scores, seen, values, tile, lowest=-torch.inf, masked=False)
 
 
 @robust.mistake("that is a beginning. Where nothing is seen yet, weights are exp(0) = 1; and 0 / 0 is nan.")
 def _(scores, seen, values, tile):
-    return _fragile(scores, seen, values, tile, mask_values=False)
+    return _fragile(scores, seen, values, tile, masked=False)
 
 
 @robust.mistake("0 * nan is nan: what is not seen must be masked among the values, too.")
 def _(scores, seen, values, tile):
-    return _fragile(scores, seen, values, tile, mask_weights=True, mask_values=False, least=1e-30)
+    return _fragile(scores, seen, values, tile, all_weighed=False, masked=False, least=1e-30)
 
 
 @robust.mistake("0 * nan is nan: mask the values, too. And a row that sees nothing divides 0 by 0.")
 def _(scores, seen, values, tile):
-    return _fragile(scores, seen, values, tile, mask_weights=True, mask_values=False)
+    return _fragile(scores, seen, values, tile, all_weighed=False, masked=False)
 
 
 @robust.mistake("a tile of which only a part is seen still has values that are not seen: 0 * nan is nan.")
 def _(scores, seen, values, tile):
-    return _fragile(scores, seen, values, tile, mask_values=False, least=1e-30, skip=True)
+    return _fragile(scores, seen, values, tile, masked=False, least=1e-30, skip=True)
 
 
 @robust.mistake("a row without any tile has the total 0, and 0 / 0 is nan.")

@@ -58,6 +58,7 @@ def test_the_fewest_parts_that_keep_a_gpu_busy_enough_or_as_busy_as_can_be(progr
         (8, 1000, 64, 132, 3),  # parts of 256 tokens at least
         (8, 100, 64, 132, 1),
         (8, 0, 64, 132, 1),
+        (160, 600, 64, 300, 1),  # two parts would be no busier
         (1, 2100, 512, 132, 3),  # parts of a tile at least
         (1, 10**6, 512, 304, 64),  # more parts are never merged
         (512, 32_768, 64, 132, 1),

@@ -117,7 +117,7 @@ def test_it_says_what_the_kernel_takes():
     parts, programs, _ = by_hand(**FIRST)
     share = splits.share(8192, parts, TILE)
     assert parts > 3 and launch(**FIRST).programs == programs == 8 * parts
-    assert f"The kernel takes {parts} parts of {share:,} tokens each." in explorer.text()
+    assert f"The kernel takes {parts} parts of up to {share:,} tokens." in explorer.text()
     widget, _ = live(explorer)
     field(widget, "kv-sequences").value = 256
     assert "The kernel takes 1 part: it does not cut the contexts." in words(field(widget, "kv-answer").value)
