@@ -60,7 +60,6 @@ if installed():
     import triton.language as tl
     from triton import constexpr_function, jit
 
-    next_power_of_2, cdiv = triton.next_power_of_2, triton.cdiv
     interpreted = type(tl.zeros).__name__ == "InterpretedFunction"
 else:
     interpreted = False

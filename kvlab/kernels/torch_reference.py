@@ -139,16 +139,16 @@ class Pages:
             return numbers
         scale = torch.as_tensor(scale, dtype=self.dtype, device=numbers.device)
         if scale.dim() == 3:
-            scale = self._gather(scale[..., None], tile)  # [b * Hkv, t, 1]
+            scale = self._gather(scale[..., None], tile, "scale")  # [b * Hkv, t, 1]
         elif scale.dim() == 1:
             scale = scale.repeat(len(numbers) // len(scale))[:, None, None]  # [b * Hkv, 1, 1]
         return numbers.to(self.dtype) * scale
 
-    def _gather(self, pages, tile):
+    def _gather(self, pages, tile, what="numbers"):
         """Pages [num_blocks, block_size, Hkv, D] -> [b * Hkv, t, D]."""
         if tile.run is not None:
             return pages.flatten(0, 1)[tile.run].transpose(0, 1)
-        kind = tile.shape, pages.shape[3], pages.dtype
+        kind = what, tile.shape, pages.shape[3], pages.dtype
         if kind not in self.rooms:
             room = pages.new_empty(len(tile.rows), pages.shape[3])
             self.rooms[kind] = room, room.view(*tile.shape, -1)

@@ -32,7 +32,8 @@ def store(
     if scales is not None:
         if EACH:
             most = tl.max(tl.abs(numbers), axis=0)
-            scale = tl.where(most > 0, tl.div_rn(most, LARGEST), 1.0)
+            scale = tl.div_rn(most, LARGEST)
+            scale = tl.where(scale > 0, scale, 1.0)
             tl.store(scales + row, scale)
         else:
             scale = tl.load(scales + head)

@@ -52,7 +52,8 @@ def _store(new, pages, slots, scale):
         numbers = new.float()
         if isinstance(scale, torch.Tensor) and scale.dim() == 3:
             most = numbers.abs().amax(dim=-1)  # [N, Hkv]
-            factors = torch.where(most > 0, most / largest, 1.0)
+            factors = most / largest
+            factors = torch.where(factors > 0, factors, 1.0)
             _put(scale, slots, factors)
         else:
             factors = torch.as_tensor(scale, dtype=torch.float32, device=new.device)

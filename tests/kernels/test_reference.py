@@ -162,3 +162,13 @@ def test_a_scale_without_pages_is_refused():
     arguments, options = build(**PLAIN | {"values_in_keys": True})
     with pytest.raises(ValueError, match="v_scale is given without v_pages"):
         paged_attention(**arguments, **options, v_scale=0.5)
+
+
+def test_numbers_as_wide_as_their_scales_are_not_taken_for_them():
+    random = torch.Generator().manual_seed(0)
+    q, k_pages = torch.randn(1, 1, 4, generator=random), torch.randn(2, 2, 1, 4, generator=random)
+    v_pages, unit = torch.randn(2, 2, 1, 1, generator=random), torch.rand(2, 2, 1, generator=random)
+    where = torch.tensor([[1, 0]]), torch.tensor([4])
+    got = paged_attention(q, k_pages, v_pages, *where, scale=0.5, v_scale=unit, backend="reference")
+    right = paged_attention(q, k_pages, v_pages * unit[..., None], *where, scale=0.5, backend="reference")
+    assert (got - right).abs().max() < 1e-6

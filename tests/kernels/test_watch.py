@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 import torch
 from triton.runtime.errors import InterpreterError
@@ -12,7 +13,7 @@ from triton.runtime.interpreter import InterpreterBuilder
 from kvlab.kernels import paged_attention, write_pages
 from kvlab.kernels import watch as module
 from kvlab.kernels.language import jit, tl
-from kvlab.kernels.watch import Access, OutsideAccess, watch
+from kvlab.kernels.watch import Access, OutsideAccess, pages_read, watch
 from kvlab.paths import ROOT
 from tests.kernels.cases import build, in_dtype
 
@@ -149,8 +150,9 @@ def test_what_a_launch_makes_is_known():
     problem |= {"value_dim": 2, "values_in_keys": False, "window": None, "sinks": True}
     given, options = in_dtype(*build(**problem), torch.float32, (torch.int8, "each"), (torch.int8, "head"))
     pages = {name: given[name] for name in ("k_pages", "v_pages")}
-    with watch(**pages) as seen:
+    with watch(**pages) as outer, watch(**pages) as seen:
         paged_attention(**given, **options, backend="interpreter")
+    assert plain(outer) == plain(seen)
     touched = {(each.kind, each.name) for each in seen}
     assert {("load", "k_pages"), ("load", "v_pages"), ("load", "parts"), ("store", "out")} <= touched
     assert ("store", "k_pages") not in touched
@@ -158,6 +160,18 @@ def test_what_a_launch_makes_is_known():
     with watch(k_pages=given["k_pages"]) as seen:
         write_pages(k, None, given["k_pages"], None, slots, k_scale=options["k_scale"], backend="interpreter")
     assert ("store", "k_pages") in {(each.kind, each.name) for each in seen}
+
+
+def test_bytes_of_each_page_that_a_program_read():
+    pages, first, second = torch.zeros(4, 2, 3, dtype=torch.float16), (0, 0, 0), (1, 0, 0)
+    accesses = [
+        Access(first, "load", "k_pages", np.array([0, 5, 6, 23])),
+        Access(first, "load", "k_pages", np.array([5])),
+        Access(first, "store", "k_pages", np.array([12])),
+        Access(second, "load", "v_pages", np.array([17])),
+        Access(second, "load", "tables", np.array([0])),
+    ]
+    assert pages_read(accesses, k_pages=pages, v_pages=pages) == {first: {0: 6, 1: 2, 3: 2}, second: {2: 2}}
 
 
 def test_a_gpu_keeps_no_record():
