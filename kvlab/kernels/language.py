@@ -56,7 +56,6 @@ if installed():
     imported_before = "triton" in sys.modules
     if asked_to_interpret() or not (torch.cuda.is_available() or _compile_only() or imported_before):
         _import_to_interpret()
-    import triton
     import triton.language as tl
     from triton import constexpr_function, jit
 

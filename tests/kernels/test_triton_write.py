@@ -295,7 +295,7 @@ def test_scales_in_pieces_are_named_where_triton_would_write_them(monkeypatch):
 @pytest.mark.parametrize("backend", ["reference", "interpreter"])
 def test_numbers_too_small_for_a_scale_become_zeros(backend, stored):
     k = torch.zeros(1, HEADS, KEY_DIM)
-    k[0, 0, 3], k[0, 1, 0] = 1e-43, -2.0
+    k[0, 0, 3], k[0, 1, 0] = 1e-44, -2.0
     room, scale = torch.zeros(1, 1, HEADS, KEY_DIM).to(stored), torch.zeros(1, 1, HEADS)
     write_pages(k, None, room, None, torch.arange(1), k_scale=scale, backend=backend)
     assert (room.float()[..., 0, :] == 0).all() and scale[..., 0] == 1
