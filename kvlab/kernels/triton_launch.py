@@ -40,7 +40,9 @@ def tiling(rows, key_dim, value_dim, latent, itemsize, amd=False):
     if itemsize == 4:  # no matrix instruction is exact in float32, and products without one take registers
         return Tiling(16, 16, 8, stages)
     rows = min(max(16, 1 << (rows - 1).bit_length()), 32 if latent else 64)
-    tokens = min(max(2**13 // width, 32), 128)
+    tokens = min(max(2**13 // width, 64 if latent else 32), 128)
+    if amd:
+        tokens = 16 if latent else min(tokens, 64 if rows == 16 else 32)
     return Tiling(rows, tokens, 8 if latent or rows == 64 else 4, stages)
 
 
@@ -139,13 +141,16 @@ class Group:
         lengths = torch.tensor([[contexts[b] for b in members], counts, starts], dtype=torch.int32)
         self.lengths = moved(lengths, device)  # [3, B]
         whole = alone and len(members) == len(tables)
-        self.tables = moved((tables if whole else tables[members]).int().contiguous(), device)
+        if not whole:
+            tables = tables[moved(torch.tensor(members), tables.device)]
+        self.tables = moved(tables.int().contiguous(), device)
 
     def attend(self, q, pages, scale, window, sink_logits, num_splits, sizes):
         """q [N, Hq, Dk] of this group's rows -> [N, Hq, Dv]."""
         num_heads, num_kv_heads, latent = q.shape[1], pages.num_kv_heads, pages.v is None
         group = num_heads // num_kv_heads
-        sizes = sizes or tiling(group * self.most, pages.key_dim, pages.value_dim, latent, q.element_size())
+        shape = pages.key_dim, pages.value_dim, latent, q.element_size()
+        sizes = sizes or tiling(group * self.most, *shape, amd=torch.version.hip is not None)
         row_tiles = -(-group * self.most // sizes.rows)
         seen = self.longest if window is None else min(self.longest, window + sizes.rows // group + 1)
         programs = len(self.tables) * row_tiles * num_kv_heads

@@ -3,8 +3,6 @@
 from contextlib import contextmanager, nullcontext
 from typing import NamedTuple
 
-import numpy as np
-
 from kvlab.kernels.backend import installed
 
 
@@ -14,9 +12,7 @@ class Access(NamedTuple):
     program: tuple[int, ...]  # its place in the grid
     kind: str  # "load" or "store"
     name: str  # of the tensor
-    offsets: (
-        np.ndarray
-    )  # [n], of the numbers in the tensor as it lies in memory; without those that are masked
+    offsets: object  # array [n], of the numbers in the tensor as it lies in memory; none that is masked
 
 
 class OutsideAccess(IndexError):
@@ -53,6 +49,8 @@ def watch(**tensors):
 
 def pages_read(accesses, **pages):
     """What each program read -> {program: {page: bytes}}. pages: tensors of pages, named as in ``watch``."""
+    import numpy as np
+
     found = {}
     for access in accesses:
         if access.kind == "load" and access.name in pages:
@@ -109,6 +107,7 @@ def _interpreter_watched():
 
     if not interpreted:
         raise RuntimeError("a GPU keeps no record: start Python with TRITON_INTERPRET=1 to watch kernels")
+    import numpy as np  # not above: on a GPU nobody watches, and it may not be installed
     from triton.runtime.interpreter import InterpreterBuilder
 
     load, store = InterpreterBuilder.create_masked_load, InterpreterBuilder.create_masked_store

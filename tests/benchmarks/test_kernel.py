@@ -65,9 +65,10 @@ def test_a_process_that_interprets_measures_nothing(monkeypatch):
 def test_pytorch_and_triton_are_enough():
     program = """
 import sys
+REFUSED = "numpy", "matplotlib", "safetensors", "tokenizers", "psutil", "gguf", "ipywidgets"
 class Refuse:
     def find_spec(self, name, path=None, target=None):
-        if name.split(".")[0] in ("matplotlib", "safetensors", "tokenizers", "psutil", "gguf", "ipywidgets"):
+        if name.split(".")[0] in REFUSED:
             raise ModuleNotFoundError(f"{name} is not here")
 sys.meta_path.insert(0, Refuse())
 import runpy

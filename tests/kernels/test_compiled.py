@@ -37,6 +37,8 @@ CASES |= {
 CASES |= {f"MLA, {target}": Case(target, **MLA) for target in ("sm_80", "sm_90", "gfx942")}
 CASES |= {
     "prefill": Case(new_tokens=64),
+    "prefill, gfx942": Case("gfx942", new_tokens=64),
+    "64 wide, gfx942": Case("gfx942", key_dim=64, value_dim=64),
     "float16": Case(dtype="float16"),
     "float32": Case(dtype="float32"),
     "float32, rounded": Case(dtype="float32", edit=ROUNDED),
@@ -47,7 +49,6 @@ CASES |= {
     "merge, gfx942": Case("gfx942", kernel="merge"),
 }
 USED = [name for name, case in CASES.items() if case.edit is None]
-SPILLED = {"MLA, gfx942": 172}  # bytes of a thread, at most
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +72,7 @@ def tile(case):
 @pytest.mark.parametrize("name", USED)
 def test_nothing_spills_and_it_fits_the_gpu(made, name):
     compiled = made(CASES[name])
-    assert compiled.spilled <= SPILLED.get(name, 0)
+    assert compiled.spilled == 0
     assert 0 < compiled.shared <= SHARED[CASES[name].target]
     assert 0 < compiled.registers <= (512 if CASES[name].target == "gfx942" else 255)
 
