@@ -3,6 +3,7 @@
 from kvlab.widgets.attention import AttentionBrowser
 from kvlab.widgets.blocks import BlockStepper
 from kvlab.widgets.heads import HeadsOverRanks
+from kvlab.widgets.kernels import OccupancyExplorer
 from kvlab.widgets.prefix import HitRateExplorer, RadixStepper
 from kvlab.widgets.serving import SchedulerTimeline
 from kvlab.widgets.workload import ServingWorkload
@@ -12,6 +13,7 @@ __all__ = [
     "BlockStepper",
     "HeadsOverRanks",
     "HitRateExplorer",
+    "OccupancyExplorer",
     "RadixStepper",
     "SchedulerTimeline",
     "ServingWorkload",
