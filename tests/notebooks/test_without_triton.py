@@ -9,15 +9,15 @@ from tests.notebooks.test_claims import end
 MISSING = """
 import builtins, sys
 sys.modules["triton"] = None
-said, shown = [], builtins.print
+_said, _print = [], builtins.print
 def print(*words, **options):
-    said.append(" ".join(map(str, words)))
-    shown(*words, **options)
+    _said.append(" ".join(map(str, words)))
+    _print(*words, **options)
 builtins.print = builtins.display = print
 """
 SAID = """
 assert "triton" not in {name for name in sys.modules if sys.modules[name]}
-assert any("Triton is not installed" in each for each in said), said
+assert any("Triton is not installed" in each for each in _said), _said
 """
 
 
