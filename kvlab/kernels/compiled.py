@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from kvlab.kernels.backend import INSTALL, installed
+
 TARGETS = {"sm_80": 80, "sm_90": 90, "sm_100": 100, "gfx942": "gfx942"}  # A100, H100, B200, MI300X
 TYPES = {
     "float16": "fp16",
@@ -64,8 +66,10 @@ def read_out(cases):
     """Compile cases, about a second each -> [Compiled].
 
     ValueError for a name that is not known, for an edit of lines that the source has not, and with the
-    compiler's words and the case where it fails.
+    compiler's words and the case where it fails; ImportError where Triton is missing.
     """
+    if not installed():
+        raise ImportError(f"Triton is not installed: {INSTALL}")
     for case in cases:
         _check(case)
     asked = json.dumps([case._asdict() for case in cases])

@@ -191,7 +191,7 @@ def attend(given, options, tiles=SMALL_TILES, **more):
     """The kernel's result in the interpreter; ``tiles``: None for the usual ones."""
     with pytest.MonkeyPatch.context() as patch:
         if tiles is not None:
-            patch.setattr(triton_launch, "tiling", lambda *sizes: tiles)
+            patch.setattr(triton_launch, "tiling", lambda *sizes, **more: tiles)
         return paged_attention(**given, **options, backend="interpreter", **more)
 
 

@@ -177,3 +177,9 @@ def test_counting_is_by_beginnings():
 def test_what_cannot_be_compiled_is_said(case, message):
     with pytest.raises(ValueError, match=message):
         read_out([case])
+
+
+def test_without_triton_it_says_so(monkeypatch):
+    monkeypatch.setattr("kvlab.kernels.compiled.installed", lambda: False)
+    with pytest.raises(ImportError, match="Triton is not installed: pip install"):
+        read_out([Case()])
