@@ -152,7 +152,8 @@ class Group:
         shape = pages.key_dim, pages.value_dim, latent, q.element_size()
         sizes = sizes or tiling(group * self.most, *shape, amd=torch.version.hip is not None)
         row_tiles = -(-group * self.most // sizes.rows)
-        seen = self.longest if window is None else min(self.longest, window + sizes.rows // group + 1)
+        tokens = min(self.most, (sizes.rows + group - 2) // group + 1)  # that have rows in a tile, at most
+        seen = self.longest if window is None else min(self.longest, window + tokens - 1)
         programs = len(self.tables) * row_tiles * num_kv_heads
         if num_splits is None:
             num_splits = splits.choose(programs, seen, sizes.tokens, multiprocessors(q.device))
