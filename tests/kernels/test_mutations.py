@@ -28,7 +28,7 @@ TALL = Tiling(32, 16, 4, 2)  # with windows, its last rows see nothing of the fi
 # (problem, what is stored, parts). In those of 18 tokens, the first row sees nothing of the second part.
 SUITE = [
     (PLAIN, {}, 1),
-    (PLAIN | {"contexts": [5, 40], "queries": [0, 6], "window": 9, "sinks": True}, {}, 3),
+    (PLAIN | {"contexts": [5, 40], "queries": [0, 6], "window": 20, "sinks": True}, {}, 3),
     (PLAIN | {"contexts": [18], "queries": [3]}, {"keys": HEAD, "values": EACH}, 2),
     (PLAIN | {"contexts": [18], "queries": [3]}, {"keys": EACH, "values": HEAD}, 2),
     (
