@@ -106,8 +106,9 @@ class Batch:
                 f"{self.num_blocks} of {self.block_size}"
             )
         pages = torch_reference.Pages(k_pages, v_pages, v_dim, k_scale, v_scale, q.dtype)
+        backend = chosen(backend, q.device, _obstacle(q, pages))
         self._bill(q, pages, window)
-        if chosen(backend, q.device, _obstacle(q, pages)) == "reference":
+        if backend == "reference":
             return self._reference(q, pages, window).attend(q, pages, scale, sink_logits)
         return self._kernel(q.device).attend(q, pages, scale, window, sink_logits, num_splits)
 

@@ -181,7 +181,7 @@ class Group:
             self.tables.shape[1],
             row_tiles,
             share,
-            EVERYTHING if window is None else window,
+            EVERYTHING if window is None else min(window, EVERYTHING),
             GROUP=group,
             ROWS=sizes.rows,
             KEY_DIM=pages.key_dim,

@@ -14,6 +14,18 @@ from hypothesis import strategies as st
 from kvlab.kernels import paged_attention, triton_launch
 from kvlab.kernels.watch import watch
 
+PLAIN = {
+    "contexts": [5, 9, 2],
+    "queries": [1, 3, 2],
+    "block_size": 4,
+    "kv_heads": 2,
+    "group": 3,
+    "key_dim": 6,
+    "value_dim": 5,
+    "values_in_keys": False,
+    "window": None,
+}
+
 
 @st.composite
 def problems(draw):

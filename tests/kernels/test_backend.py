@@ -8,22 +8,14 @@ import sys
 import pytest
 import torch
 
+from kvlab import Ledger
 from kvlab.kernels import backend, language, mode, paged_attention, triton_launch, watch
 from kvlab.kernels.backend import INSTALL, Mode, chosen
 from kvlab.paths import ROOT
+from tests.kernels import cases
 from tests.kernels.cases import assert_exact, build, in_dtype
 
-PLAIN = {
-    "contexts": [5, 9],
-    "queries": [1, 3],
-    "block_size": 4,
-    "kv_heads": 2,
-    "group": 3,
-    "key_dim": 6,
-    "value_dim": 5,
-    "values_in_keys": False,
-    "window": None,
-}
+PLAIN = cases.PLAIN | {"contexts": [5, 9], "queries": [1, 3]}
 CPU, GPU = torch.device("cpu"), torch.device("cuda")
 
 
@@ -322,3 +314,10 @@ def test_a_process_that(name, processes):
     said, errors = processes[name].communicate(timeout=120)
     assert processes[name].returncode == 0, errors
     assert set(said.split()) == {"True"}, said
+
+
+def test_what_is_refused_is_not_billed():
+    given, options = build(**PLAIN)  # float64, which the kernel does not take
+    with Ledger() as bill, pytest.raises(TypeError, match="q is torch.float64"):
+        paged_attention(**given, **options, backend="interpreter")
+    assert (bill.flops, bill.kv_read, bill.copied) == (0, 0, 0)

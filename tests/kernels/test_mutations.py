@@ -9,20 +9,11 @@ import torch
 from kvlab.kernels import triton_attention
 from kvlab.kernels.triton_launch import Tiling
 from kvlab.kernels.watch import OutsideAccess
+from tests.kernels import cases
 from tests.kernels.cases import assert_exact, attend_watched, build, far, in_dtype, untouched
 
 SOURCE = Path(triton_attention.__file__).read_text(encoding="utf-8")
-PLAIN = {
-    "contexts": [16, 33],
-    "queries": [1, 1],
-    "block_size": 4,
-    "kv_heads": 2,
-    "group": 2,
-    "key_dim": 6,
-    "value_dim": 5,
-    "values_in_keys": False,
-    "window": None,
-}
+PLAIN = cases.PLAIN | {"contexts": [16, 33], "queries": [1, 1], "group": 2}
 EACH, HEAD = (torch.float8_e4m3fn, "each"), (torch.int8, "head")
 TALL = Tiling(32, 16, 4, 2)  # with windows, its last rows see nothing of the first tile of tokens
 # (problem, what is stored, parts). In those of 18 tokens, the first row sees nothing of the second part.

@@ -8,20 +8,9 @@ from hypothesis import strategies as st
 import kvlab
 from kvlab.kernels import paged_attention, torch_reference
 from kvlab.model.attention import attention
-from tests.kernels.cases import build, expected, problems
+from tests.kernels.cases import PLAIN, build, expected, problems
 
 TOLERANCE = 1e-12  # float64, sums of at most a few dozen terms
-PLAIN = {
-    "contexts": [5, 9, 2],
-    "queries": [1, 3, 2],
-    "block_size": 4,
-    "kv_heads": 2,
-    "group": 3,
-    "key_dim": 6,
-    "value_dim": 5,
-    "values_in_keys": False,
-    "window": None,
-}
 
 
 @settings(max_examples=200, deadline=None)

@@ -9,6 +9,7 @@ import torch
 import kvlab
 from kvlab.kernels import Batch, paged_attention, triton_launch
 from kvlab.kernels.triton_launch import Tiling
+from tests.kernels import cases
 from tests.kernels.cases import (
     EIGHT_BITS,
     SMALL_TILES,
@@ -26,17 +27,7 @@ from tests.kernels.cases import (
 
 DTYPES = [torch.float32, torch.float16, torch.bfloat16]
 STORED = [(dtype, kind) for dtype in EIGHT_BITS for kind in UNITS]
-PLAIN = {
-    "contexts": [21, 5, 17],
-    "queries": [1, 0, 3],
-    "block_size": 8,
-    "kv_heads": 2,
-    "group": 3,
-    "key_dim": 6,
-    "value_dim": 5,
-    "values_in_keys": False,
-    "window": None,
-}
+PLAIN = cases.PLAIN | {"contexts": [21, 5, 17], "queries": [1, 0, 3], "block_size": 8}
 AXES = {
     "block_size": [1, 2, 3, 8, 16, 32, 128],
     "kv_heads": [1, 2, 3],
