@@ -79,18 +79,13 @@ class HeadsOverRanks(Shown):
 
         heads = slider("KV heads", self.kv_heads, "kv-kv-heads")
         ranks = slider("ranks", self.ranks, "kv-ranks")
-        shown = labelled(widgets.HTML(), "kv-answer")
-        good = self.kv_heads, self.ranks
 
-        def draw():
-            nonlocal good
-            stale, asked = "", (heads.value, ranks.value)
-            try:
-                self.said(*asked)
-                good = asked
-            except ValueError as error:
-                stale = str(error)
-            shown.value = self.page(*good, stale)
+        def ask():
+            self.said(heads.value, ranks.value)
+            return heads.value, ranks.value
 
-        controls.watch([heads, ranks], draw)
+        def page(asked, stale):
+            return self.page(*asked, stale)
+
+        shown = controls.answered([heads, ranks], ask, page, (self.kv_heads, self.ranks))
         return labelled(widgets.VBox([controls.columns([heads], [ranks]), shown]), "kv-heads-over-ranks")

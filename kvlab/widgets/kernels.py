@@ -176,18 +176,15 @@ class OccupancyExplorer(Shown):
             labelled(cut, "kv-parts"),
             controls.choice(devices, device, "GPU", "kv-device"),
         ]
-        shown, good = labelled(widgets.HTML(), "kv-answer"), self.asked
 
-        def draw():
-            nonlocal good
-            stale, asked = "", tuple(field.value for field in fields)
-            try:
-                launch(*asked)
-                good = asked
-            except Exception as error:
-                stale = controls.refused(error)
-            shown.value = self.page(*good, stale=stale)
+        def ask():
+            asked = tuple(field.value for field in fields)
+            launch(*asked)
+            return asked
 
-        controls.watch(fields, draw)
+        def page(asked, stale):
+            return self.page(*asked, stale=stale)
+
+        shown = controls.answered(fields, ask, page, self.asked)
         box = widgets.VBox([controls.columns(fields[:3], fields[3:]), shown])
         return labelled(box, "kv-occupancy-explorer")

@@ -212,19 +212,16 @@ class HitRateExplorer(Shown):
             controls.slider({*POOLS, slots}, slots, "slots", "kv-slots"),
             controls.choice(names, cache, "cache", "kv-cache"),
         ]
-        shown, good = labelled(widgets.HTML(), "kv-answer"), self.asked
 
-        def draw():
-            nonlocal good
-            stale, asked = "", tuple(field.value for field in fields)
-            try:
-                self.compute(*asked)
-                good = asked
-            except Exception as error:
-                stale = controls.refused(error)
-            shown.value = self.page(*good, stale=stale)
+        def ask():
+            asked = tuple(field.value for field in fields)
+            self.compute(*asked)
+            return asked
 
-        controls.watch(fields, draw)
+        def page(asked, stale):
+            return self.page(*asked, stale=stale)
+
+        shown = controls.answered(fields, ask, page, self.asked)
         box = widgets.VBox([controls.columns(fields[:3], fields[3:]), shown])
         return labelled(box, "kv-hit-rate")
 

@@ -129,18 +129,15 @@ class ServingWorkload(Shown):
         ]
         for each in sliders:
             each.continuous_update = False
-        shown, good = labelled(widgets.HTML(), "kv-answer"), self.first
         busy = widgets.HTML(layout={"height": "22px"})
 
-        def draw():
-            nonlocal good
-            stale, busy.value = "", "computing …"
+        def ask():
+            busy.value = "computing …"
             try:
-                good = self.compute(*(each.value for each in sliders))
-            except Exception as error:
-                stale = controls.refused(error)
-            shown.value, busy.value = self.page(good, stale), ""
+                return self.compute(*(each.value for each in sliders))
+            finally:
+                busy.value = ""
 
-        controls.watch(sliders, draw)
+        shown = controls.answered(sliders, ask, self.page, self.first)
         box = widgets.VBox([controls.columns(sliders[:3], sliders[3:]), busy, shown])
         return labelled(box, "kv-serving-workload")

@@ -83,19 +83,14 @@ class AbsorbOrExpand(Shown):
         new = controls.slider(NEW | {first_new}, first_new, "new tokens", "kv-new")
         cached = controls.slider(CACHED | {first_cached}, first_cached, "cached tokens", "kv-cached")
         device = controls.device(first_device)
-        shown = labelled(widgets.HTML(), "kv-answer")
-        good = self.sheet(*self.first)
 
-        def draw():
-            nonlocal good
-            stale = ""
-            try:
-                good = self.sheet(new.value, cached.value, device.value)
-            except Exception as error:
-                stale = controls.refused(error)
-            shown.value = viz.side_by_side([good.svg()], stale=stale)
+        def ask():
+            return self.sheet(new.value, cached.value, device.value)
 
-        controls.watch([new, cached, device], draw)
+        def page(sheet, stale):
+            return viz.side_by_side([sheet.svg()], stale=stale)
+
+        shown = controls.answered([new, cached, device], ask, page, self.sheet(*self.first))
         fields = controls.columns([new, cached], [device])
         return labelled(widgets.VBox([fields, shown]), "kv-absorption")
 

@@ -98,17 +98,10 @@ class MemoryCalculator(Shown):
         return viz.answer_page(size(found.exact), *words, remarks(found, size), found.spec.notes, stale)
 
     def widget(self):
-        form, shown = Form(self.question, self.units), labelled(widgets.HTML(), "kv-answer")
-        good = self.answer  # stays visible, marked, while the settings have no answer
+        form = Form(self.question, self.units)
 
-        def draw():
-            nonlocal good
-            stale = ""
-            try:
-                good = answer(form.question())
-            except Exception as error:
-                stale = controls.refused(error)
-            shown.value = self.page(good, form.unit.value, stale)
+        def page(found, stale):
+            return self.page(found, form.unit.value, stale)
 
-        controls.watch(form.fields(), draw)
+        shown = controls.answered(form.fields(), lambda: answer(form.question()), page, self.answer)
         return labelled(widgets.VBox([form.box, shown]), "kv-calculator")

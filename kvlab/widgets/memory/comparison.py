@@ -129,20 +129,12 @@ class ArchitectureComparison(Shown):
         )
         tokens = Tokens(self.tokens, TO)
         dtype, unit = controls.dtype(self.dtype), controls.unit(self.units)
-        shown = labelled(widgets.HTML(), "kv-answer")
 
-        good = self.tokens
-
-        def draw():
-            nonlocal good
-            stale = ""
-            try:
-                good = tokens.number
-            except ValueError as error:
-                stale = str(error)
+        def page(number, stale):
             picked = [own.get(name, name) for name in models.value]
-            shown.value = self.page(picked, good, dtype.value or None, unit.value, stale)
+            return self.page(picked, number, dtype.value or None, unit.value, stale)
 
-        controls.watch([models, tokens.exact, dtype, unit], draw)
+        watched = [models, tokens.exact, dtype, unit]
+        shown = controls.answered(watched, lambda: tokens.number, page, self.tokens)
         fields = controls.columns([models, hint], [dtype, controls.named("sizes in", unit)])
         return labelled(widgets.VBox([fields, tokens.box, shown]), "kv-comparison")

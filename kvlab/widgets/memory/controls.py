@@ -151,6 +151,27 @@ def stepper(slider, ways, page):
     return widgets.VBox([row, shown])
 
 
+def answered(fields, ask, page, good):
+    """The page of what ``ask()`` says, drawn anew after a change of any field -> widgets.HTML.
+
+    Where it refuses, the page of its last answer stays, marked with the reason. ``good``: the answer to the
+    first settings. page: an answer, and the reason or "" -> HTML.
+    """
+    shown = labelled(widgets.HTML(), "kv-answer")
+
+    def draw():
+        nonlocal good
+        stale = ""
+        try:
+            good = ask()
+        except Exception as error:
+            stale = refused(error)
+        shown.value = page(good, stale)
+
+    watch(fields, draw)
+    return shown
+
+
 def watch(fields, draw):
     """Call ``draw`` after a change of any field, and once now."""
     for field in fields:

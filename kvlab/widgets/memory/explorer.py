@@ -202,27 +202,23 @@ class RooflineExplorer(Shown):
         )
         tp = whole(tp, "ranks (tp)", "kv-tp", "ranks", 1024)
         per = controls.buttons([("a token", "token"), ("a step", "step")], "token", "kv-per")
-        shown = labelled(widgets.HTML(), "kv-answer")
-        good = self.steps
 
-        def draw():
-            nonlocal good
-            stale = ""
-            try:
-                good = self.compute(
-                    first if own and not model.value else controls.chosen(model.value),
-                    device.value,
-                    tokens.number,
-                    batch.value,
-                    dtype.value or None,
-                    weights.value or None,
-                    tp.number,
-                )
-            except Exception as error:
-                stale = controls.refused(error)
-            shown.value = self.page(good, per.value, stale)
+        def ask():
+            return self.compute(
+                first if own and not model.value else controls.chosen(model.value),
+                device.value,
+                tokens.number,
+                batch.value,
+                dtype.value or None,
+                weights.value or None,
+                tp.number,
+            )
 
-        controls.watch([model, device, tokens.exact, batch, dtype, weights, tp, per], draw)
+        def page(steps, stale):
+            return self.page(steps, per.value, stale)
+
+        watched = [model, device, tokens.exact, batch, dtype, weights, tp, per]
+        shown = controls.answered(watched, ask, page, self.steps)
         fields = controls.columns([device, batch, tp], [dtype, weights, controls.named("time of", per)])
         box = widgets.VBox([model, controls.all_models(), tokens.box, fields, shown])
         return labelled(box, "kv-roofline")
