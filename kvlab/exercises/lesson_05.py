@@ -59,67 +59,49 @@ def cache_bytes(layers, tokens, number_bytes):
 
 
 def _variant(
-    layers, tokens, number_bytes, latent=1, window=True, shared=0, state=1, values="value_dim", rope=1
+    layers, tokens, number_bytes, latent=1, held=min, shared=0, state=None, values="value_dim", rope=1
 ):
     total, last = 0, 0
     for layer in layers:
         kind = layer["kind"]
         if kind == "state":
-            last = layer["bytes"] * (state or tokens)
+            last = layer["bytes"] * (state(tokens, number_bytes) if state else 1)
         elif kind == "latent":
             last = latent * tokens * (layer["rank"] + rope * layer["rope"]) * number_bytes
         elif kind == "shared":
             last = shared * last
         else:
-            held = min(tokens, layer.get("window", tokens)) if window else tokens
-            last = held * layer["kv_heads"] * (layer["key_dim"] + layer.get(values, 0)) * number_bytes
+            rows = held(tokens, layer["window"]) if "window" in layer else tokens
+            last = rows * layer["kv_heads"] * (layer["key_dim"] + layer.get(values, 0)) * number_bytes
         total += last
     return total
 
 
-@cache_bytes.mistake(
-    "a latent is kept once: keys and values are both made from it, so there is no factor two."
-)
-def _(layers, tokens, number_bytes):
-    return _variant(layers, tokens, number_bytes, latent=2)
-
-
-@cache_bytes.mistake("a sliding layer forgets: it never holds more tokens than its window.")
-def _(layers, tokens, number_bytes):
-    return _variant(layers, tokens, number_bytes, window=False)
-
-
-@cache_bytes.mistake("a shared layer keeps nothing: what it reads has been counted where it lies.")
-def _(layers, tokens, number_bytes):
-    return _variant(layers, tokens, number_bytes, shared=1)
-
-
-@cache_bytes.mistake("a state is constant: no token makes it larger.")
-def _(layers, tokens, number_bytes):
-    return _variant(layers, tokens, number_bytes, state=0)
-
-
-@cache_bytes.mistake(
-    "values can be narrower than keys: add key_dim and value_dim, do not double one of them."
-)
-def _(layers, tokens, number_bytes):
-    return _variant(layers, tokens, number_bytes, values="key_dim")
-
-
-@cache_bytes.mistake("that counts the keys alone: values are kept beside them.")
-def _(layers, tokens, number_bytes):
-    return _variant(layers, tokens, number_bytes, values=None)
-
-
-@cache_bytes.mistake("the rope key is kept beside the latent.")
-def _(layers, tokens, number_bytes):
-    return _variant(layers, tokens, number_bytes, rope=0)
+for _meaning, _wrong in {
+    "a latent is kept once: keys and values are both made from it, so there is no factor two.": {"latent": 2},
+    "a sliding layer forgets: it never holds more tokens than its window.": {"held": lambda t, window: t},
+    "the window counts the query's own token too: it holds min(tokens, window).": {
+        "held": lambda t, window: min(t, window - 1)
+    },
+    "a window that is full stays full: each new token takes the place of the oldest.": {
+        "held": lambda t, window: t % window
+    },
+    "a shared layer keeps nothing: what it reads has been counted where it lies.": {"shared": 1},
+    "a state is constant: no token makes it larger.": {"state": lambda t, width: t},
+    "a state is said in bytes already: number_bytes has no part in it.": {"state": lambda t, width: width},
+    "values can be narrower than keys: add key_dim and value_dim, do not double one of them.": {
+        "values": "key_dim"
+    },
+    "that counts the keys alone: values are kept beside them.": {"values": None},
+    "the rope key is kept beside the latent.": {"rope": 0},
+}.items():
+    cache_bytes.mistake(_meaning)(lambda *case, _wrong=_wrong: _variant(*case, **_wrong))
 
 
 @exercise(
     "05.users",
     cases=lambda: [
-        dict(memory=m, weights=w, token_bytes=b, tokens=t, block_size=n)
+        dict(capacity=m, weights=w, token_bytes=b, tokens=t, block_size=n)
         for m, w, b, t, n in (
             (10_000, 1_000, 10, 7, 4),
             (10_000, 1_000, 10, 8, 4),
@@ -135,21 +117,26 @@ def _(layers, tokens, number_bytes):
         "Rounding up without floats: -(-tokens // block_size).",
     ],
 )
-def users(memory, weights, token_bytes, tokens, block_size):
+def users(capacity, weights, token_bytes, tokens, block_size):
     """How many sequences of ``tokens`` tokens fit beside the weights -> int; 0 if the weights do not fit.
 
-    Memory is handed out in whole blocks of ``block_size`` tokens, and no two sequences share one. memory,
+    Memory is handed out in whole blocks of ``block_size`` tokens, and no two sequences share one. capacity,
     weights: bytes; token_bytes: of one token, all layers together
     """
     # solve
     blocks = -(-tokens // block_size)
-    return max(0, memory - weights) // (blocks * block_size * token_bytes)
+    return max(0, capacity - weights) // (blocks * block_size * token_bytes)
     # end
 
 
 @users.mistake("the last block of each sequence is partly empty, and still taken: round up to whole blocks.")
 def _(memory, weights, token_bytes, tokens, block_size):
     return (memory - weights) // (tokens * token_bytes)
+
+
+@users.mistake("a text that fills its last block needs no further one: round up, and do not add 1.")
+def _(memory, weights, token_bytes, tokens, block_size):
+    return max(0, memory - weights) // ((tokens // block_size + 1) * block_size * token_bytes)
 
 
 @users.mistake("the weights lie in the same memory.")
@@ -207,7 +194,8 @@ def _claims():
     hints=[
         "Write down six guesses: the right number, and one for each mistake. Which comes near?",
         "A stated number is rounded, so do not ask for equality: abs(said - guess) <= 0.05 * guess.",
-        'Try the causes in their order and return the first that is near; after the loop, "none of these".',
+        "Two causes can lead to one number: try them in their order and return at the first that is near; "
+        'after the loop, "none of these".',
     ],
 )
 def diagnose(said, layers, query_heads, kv_heads, head_dim, tokens):
@@ -239,29 +227,38 @@ def diagnose(said, layers, query_heads, kv_heads, head_dim, tokens):
     # end
 
 
-def _diagnosis(said, layers, query_heads, kv_heads, head_dim, tokens, near=0.05, nearest=False):
+def _diagnosis(
+    said,
+    layers,
+    query_heads,
+    kv_heads,
+    head_dim,
+    tokens,
+    near=0.05,
+    pick=lambda fits: fits[0],
+    gb=10**9 / 2**30,
+):
     right = 2 * layers * kv_heads * head_dim * 2 * tokens
-    guesses = [right, right // kv_heads * query_heads, right // layers, right * 2, right // 2]
-    guesses.append(right * 10**9 / 2**30)
+    guesses = [right, right // kv_heads * query_heads, right // layers, right * 2, right // 2, right * gb]
     off = [abs(said - guess) / guess for guess in guesses]
-    if nearest:
+    if pick is min:
         return CAUSES[off.index(min(off))]
-    return next((cause for cause, each in zip(CAUSES, off, strict=False) if each <= near), CAUSES[-1])
+    fits = [cause for cause, each in zip(CAUSES, off, strict=False) if each <= near]
+    return pick(fits) if fits else CAUSES[-1]
 
 
-@diagnose.mistake("a stated number is rounded: allow 5%, and do not ask for equality.")
-def _(*claim):
-    return _diagnosis(*claim, near=0)
-
-
-@diagnose.mistake('the nearest formula is not always near: say "none of these" when it is more than 5% off.')
-def _(*claim):
-    return _diagnosis(*claim, nearest=True)
-
-
-@diagnose.mistake("that accepts what is further off than 5%.")
-def _(*claim):
-    return _diagnosis(*claim, near=0.1)
+for _meaning, _wrong in {
+    "a stated number is rounded: allow 5%, and do not ask for equality.": {"near": 0},
+    'the nearest formula is not always near: say "none of these" when it is more than 5% off.': {"pick": min},
+    "that accepts what is further off than 5%.": {"near": 0.1},
+    "two causes lead to the same number: keep to the order, and return at the first that fits.": {
+        "pick": lambda fits: fits[-1]
+    },
+    "a GB is smaller than a GiB: the number that was written is too small, by 10**9 / 2**30.": {
+        "gb": 2**30 / 10**9
+    },
+}.items():
+    diagnose.mistake(_meaning)(lambda *claim, _wrong=_wrong: _diagnosis(*claim, **_wrong))
 
 
 RECALL["05"] = [

@@ -12,10 +12,12 @@ from kvlab.exercises.questions import RECALL, Option, Recall
             (16 * 10**9, 131_072, [4096], 3.35e12),
             (16 * 10**9, 131_072, [4096, 100, 32_768], 3.35e12),
             (269 * 10**6, 23_040, [1] * 8, 10e9),
+            (10**9, 131_072, [32_768, 20_000], 3.35e12),
         )
     ],
     minutes=10,
     difficulty="easy",
+    tolerance=1e-8,  # of seconds, and these are milliseconds
     hints=[
         "A step runs each weight matrix once, over all sequences together. What is read how often?",
         "Count bytes: what is read once for all, and what once for each sequence. Then divide.",
@@ -55,6 +57,21 @@ def _(weight_bytes, token_bytes, lengths, bandwidth):
 @step_seconds.mistake("that is in milliseconds; seconds are asked for.")
 def _(weight_bytes, token_bytes, lengths, bandwidth):
     return 1000 * (weight_bytes + token_bytes * sum(lengths)) / bandwidth
+
+
+@step_seconds.mistake("weights and caches come over one road, one after the other: add them up.")
+def _(weight_bytes, token_bytes, lengths, bandwidth):
+    return max(weight_bytes, token_bytes * sum(lengths)) / bandwidth
+
+
+@step_seconds.mistake("token_bytes has keys and values in it already: there is no further factor two.")
+def _(weight_bytes, token_bytes, lengths, bandwidth):
+    return (weight_bytes + 2 * token_bytes * sum(lengths)) / bandwidth
+
+
+@step_seconds.mistake("the step gives each sequence a token, and takes its whole time for that.")
+def _(weight_bytes, token_bytes, lengths, bandwidth):
+    return (weight_bytes + token_bytes * sum(lengths)) / bandwidth / len(lengths)
 
 
 @step_seconds.mistake("the caches are missing: each step reads all of them.")
@@ -126,7 +143,8 @@ def _(weight_bytes, token_bytes, sequences):
     hints=[
         "Per token in the cache: a query head multiplies its query with the key (head_dim multiply-adds) and "
         "weighs the value (as many again). A multiply-add is 2 FLOPs.",
-        "FLOPs are paid for each query head, bytes for each KV head. The number of tokens cancels.",
+        "FLOPs are paid for each query head, bytes for each KV head, number_bytes for each number. The number "
+        "of tokens cancels.",
     ],
 )
 def intensity(query_heads, kv_heads, head_dim, number_bytes):
@@ -151,6 +169,21 @@ def _(query_heads, kv_heads, head_dim, number_bytes):
 @intensity.mistake("half of the FLOPs are missing: a multiply-add is two, with the key *and* with the value.")
 def _(query_heads, kv_heads, head_dim, number_bytes):
     return query_heads / kv_heads / number_bytes
+
+
+@intensity.mistake("a number does not always take two bytes: divide by number_bytes.")
+def _(query_heads, kv_heads, head_dim, number_bytes):
+    return query_heads / kv_heads
+
+
+@intensity.mistake("head_dim stands above and below the line, so it cancels.")
+def _(query_heads, kv_heads, head_dim, number_bytes):
+    return 2 * query_heads * head_dim / (kv_heads * number_bytes)
+
+
+@intensity.mistake("the answer is no whole number: divide with / and not with //.")
+def _(query_heads, kv_heads, head_dim, number_bytes):
+    return float(query_heads * 4 * head_dim // (kv_heads * 2 * head_dim * number_bytes))
 
 
 @intensity.mistake("numbers were counted in place of bytes.")
@@ -181,7 +214,7 @@ RECALL["06"] = [
             ),
             Option(
                 "All weights; the cache stays in the processor",
-                "No processor's fast memory holds a long cache.",
+                "A long cache is larger than that memory, and the weights pass through in between.",
             ),
         ),
     ),
@@ -225,11 +258,11 @@ RECALL["06"] = [
         (
             Option("Yes, on a fast GPU", "Recomputing costs the work of the whole text, every step."),
             Option(
-                "No: recomputing would cost far more than reading",
-                "In a long text by orders of magnitude.",
+                "Only of a very short text: else recomputing costs far more than reading",
+                "Up to some hundred tokens the GPU's idle arithmetic does it beside the weights; then never.",
                 right=True,
             ),
-            Option("It depends on the batch", "Both grow with it."),
+            Option("Yes, in a large batch", "Then arithmetic is not even idle: each text is recomputed."),
         ),
     ),
     Recall(

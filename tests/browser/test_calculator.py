@@ -35,6 +35,7 @@ def test_the_slider_and_the_bytes(browser, small, tmp_path):
             assert lab.find(".kv-tokens .widget-readout").inner_text() == f"{tokens:,}"
             assert int(total.inner_text()) == exact
         numbers_are_typed(lab)
+        a_readout_is_not_typed_into(lab)
         what_is_no_number_is_refused(lab)
         a_narrow_page_scrolls_what_it_cannot_shrink(lab)
         context.close()
@@ -52,6 +53,17 @@ def numbers_are_typed(lab):
     lab.page.keyboard.press("ArrowRight")
     answered(lab, 131_072)
     assert typed.input_value() == "131,072"
+
+
+def a_readout_is_not_typed_into(lab):
+    """Nothing would read it, and it would contradict the answer."""
+    readout = lab.find(".kv-tokens .widget-readout")
+    box = readout.bounding_box()
+    lab.page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    readout.focus()
+    lab.page.keyboard.press("End")
+    lab.page.keyboard.insert_text("7")
+    assert readout.inner_text() == "131,072"
 
 
 def answered(lab, tokens):

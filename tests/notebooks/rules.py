@@ -1,5 +1,6 @@
 """The rules that every committed notebook obeys; ``faults`` lists what is wrong with one."""
 
+import html
 import json
 import re
 
@@ -15,6 +16,8 @@ REMOTE_IMAGE = re.compile(
 NBVAL_MARKER = re.compile(r"^\s*#+\s*(?:NBVAL_|PYTEST_VALIDATE_)\w+", re.MULTILINE)
 NBVAL_TAGS = {"nbval-skip", "nbval-raises-exception", "raises-exception", "nbval-check-output"}
 PICTURE_TAG = re.compile(r"<img\b[^>]*>|<svg\b.*?>(?:\s*<title>)?", re.IGNORECASE | re.DOTALL)
+PREDICT = re.compile(r"\bpredict\(\s*\"([\w.]+)\"")
+REVEAL = re.compile(r"\breveal\(\s*\"([\w.]+)\"")
 NAMED_PICTURE = re.compile(r"\balt\s*=|\baria-label\s*=|\baria-hidden\s*=|<title>", re.IGNORECASE)
 
 
@@ -36,6 +39,7 @@ def faults(text):
         found.append(f"{len(ignored)} cells are not compared, more than {MOST_IGNORED}: compare more")
     for number, cell in enumerate(cells, 1):
         found += [f"cell [{number}] {fault}" for fault in code_faults(cell)]
+    found += prediction_faults(cells)
     for cell in content["cells"]:
         for piece in texts(cell):
             if match := ABSOLUTE.search(piece):
@@ -57,6 +61,24 @@ def code_faults(cell):
     for output in cell["outputs"]:
         if not has_alt_text(output):
             yield "shows a picture without a text for those who cannot see it"
+
+
+def prediction_faults(cells):
+    """What is wrong with predictions: each is revealed in a later cell, and what comes out is an option."""
+    asked = {}
+    for cell in cells:
+        source, output = joined(cell["source"]), "\n".join(texts(cell))
+        answers = re.findall(r"^answer: (.*)$", output, re.MULTILINE)
+        for name, answer in zip(REVEAL.findall(source), answers, strict=False):
+            options = asked.pop(name, None)
+            if options is None:
+                yield f"{name} is revealed before it is predicted"
+            elif options and answer not in options:
+                yield f"{name} comes out as {answer!r}, which is none of its options: {options}"
+        for name in PREDICT.findall(source):
+            options = re.findall(r"<li>(.*?)</li>", output)
+            asked[name] = [html.unescape(option) for option in options]
+    yield from (f"{name} is predicted and never revealed" for name in asked)
 
 
 def has_alt_text(output):

@@ -34,6 +34,21 @@ def test_a_good_notebook_has_no_fault():
     )
 
 
+def asking(*options):
+    listed = "".join(f"<li>{option}</li>" for option in options)
+    return code('predict("01.n", "How many?", [...])', shown(text_html=f"<p>How many?</p><ul>{listed}</ul>"))
+
+
+def answering(text):
+    return code('reveal("01.n", n)', printed(f"first\nanswer: {text}\n"))
+
+
+def test_predictions_that_come_out():
+    assert found(asking("2 KiB", "a &lt; b"), answering("2 KiB")) == []
+    assert found(asking("2 KiB", "a &lt; b"), answering("a < b")) == []
+    assert found(asking(), answering("17")) == []
+
+
 PNG, SVG = {"image_png": "iVBORw0KGgo="}, "<svg><rect/></svg>"
 
 
@@ -58,6 +73,9 @@ PNG, SVG = {"image_png": "iVBORw0KGgo="}, "<svg><rect/></svg>"
         ([markdown("![a map](https://example.org/map.png)")], "remote image"),
         ([markdown('<img alt="a map" src="//example.org/map.png">')], "remote image"),
         ([code("print()", printed("x" * LARGEST))], "bytes, more than"),
+        ([asking("2 KiB", "4 KiB"), answering("2.00 KiB")], "none of its options"),
+        ([answering("2 KiB"), asking("2 KiB")], "before it is predicted"),
+        ([asking("2 KiB")], "never revealed"),
         ([code(f"# NBVAL_IGNORE_OUTPUT: time {i}\nnow()") for i in range(MOST_IGNORED + 1)], "compare more"),
     ],
 )

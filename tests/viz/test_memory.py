@@ -18,7 +18,8 @@ KINDS = list(viz.KINDS)
 
 def parts(**more):
     """Parts of a device's memory, in GiB."""
-    sizes = {"weights": 14.5, "reserve": 8, "states": 0, "keys and values": 16, "pool": 0, "free": 41.5}
+    sizes = {"weights": 14.5, "kept back": 8, "states": 0, "keys and values": 16}
+    sizes |= {"page padding": 0, "free": 41.5}
     sizes |= {name.replace("_", " "): size for name, size in more.items()}
     return [(name, int(size * GiB), f"{size:.2f} GiB") for name, size in sizes.items()]
 
@@ -35,9 +36,9 @@ def widths(sheet):
 
 def test_a_bar_is_to_scale():
     drawn = widths(bar())
-    assert list(drawn) == ["weights", "reserve", "keys and values", "free"]
+    assert list(drawn) == ["weights", "kept back", "keys and values", "free"]
     assert drawn["weights"] / drawn["keys and values"] == pytest.approx(14.5 / 16)
-    assert drawn["free"] / drawn["reserve"] == pytest.approx(41.5 / 8)
+    assert drawn["free"] / drawn["kept back"] == pytest.approx(41.5 / 8)
     assert sum(drawn.values()) == pytest.approx(760)
 
 
@@ -58,7 +59,9 @@ def test_what_does_not_fit_is_drawn_beyond_the_edge_and_to_scale():
 @pytest.mark.parametrize("pool", [0, 0.1, 40])
 def test_a_bar_has_no_faults(kv, pool):
     over = max(0, kv + pool - 57.5)
-    assert faults(bar(keys_and_values=kv, pool=pool, free=max(0, 57.5 - kv - pool), too_much=over)) == []
+    assert (
+        faults(bar(keys_and_values=kv, page_padding=pool, free=max(0, 57.5 - kv - pool), too_much=over)) == []
+    )
 
 
 @pytest.mark.parametrize("count", [0, 1, 26, 48, 49, 118, 250])

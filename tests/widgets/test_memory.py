@@ -141,8 +141,8 @@ def test_the_textbook_is_compared_with_one_copy_of_the_cache():
 def test_a_fixed_part_and_a_note_are_said_once_and_in_words():
     page = words(live(MemoryCalculator("Qwen3.5-27B"))[1])
     assert page.count("MTP") == 1 and "(s)" not in page
-    assert "fixed part, at any length 146.81 MiB states and full windows" in page
-    assert "fixed part, at any length none all of it grows" in words(live(MemoryCalculator("Llama-2-7B"))[1])
+    assert "fixed part, at this length 146.81 MiB states and full windows" in page
+    assert "fixed part, at this length none all of it grows" in words(live(MemoryCalculator("Llama-2-7B"))[1])
 
 
 def test_bytes_are_grouped_alike_and_the_table_has_one_side():
@@ -164,6 +164,26 @@ def test_a_wrong_argument_fails_where_it_is_written():
         RooflineExplorer(device="H100")
     with pytest.raises(memory.UnknownName):
         ArchitectureComparison(["Llama-3.1-9B"])
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (lambda: MemoryCalculator(tokens=0), "tokens is 0; it must be 1 or more"),
+        (lambda: MemoryCalculator(sequences=0), "sequences is 0; it must be 1 or more"),
+        (lambda: MemoryCalculator(reserve=2**30), "reserve is 1073741824; it must be a share"),
+        (lambda: MemoryCalculator(reserve=-0.1), "reserve is -0.1; it must be a share"),
+        (lambda: MemoryCalculator(units="GB"), "'GB' units are not known"),
+        (lambda: ArchitectureComparison(tokens=0), "tokens is 0; it must be 1 or more"),
+        (lambda: ArchitectureComparison([]), "no models to compare"),
+        (lambda: ArchitectureComparison(["Pythia-2.8B"], dtype="q4_0"), "Pythia-2.8B: q4_0 packs blocks"),
+        (lambda: RooflineExplorer(tokens=-1), "tokens is -1"),
+        (lambda: RooflineExplorer(sequences=0), "sequences is 0; it must be 1 or more"),
+    ],
+)
+def test_settings_that_have_no_answer_fail_where_they_are_written(make, says):
+    with pytest.raises(ValueError, match=says):
+        make()
 
 
 def test_a_spec_made_by_hand():
@@ -220,9 +240,57 @@ def test_the_explorer_follows_its_sliders():
     field(widget, "kv-per").value = "token"
     assert f"4: {1000 * step.floor_s / 4:.3g} ms" in field(widget, "kv-answer").value
     field(widget, "kv-tokens").value = 2**20
-    free = memory.free_bytes("Mixtral-8x7B-v0.1", "NVIDIA H100 SXM", None, 2)
-    fits = quiet(memory.fits_sequences, "Mixtral-8x7B-v0.1", 2**20, free, None, 2)
-    assert f"{fits} sequence" in words(field(widget, "kv-answer").value)
+    assert "1,048,576 tokens are more than the 32,768" in words(field(widget, "kv-answer").value)
+
+
+@pytest.mark.parametrize("tokens", [1000, 8192, 50_000])
+def test_calculator_and_explorer_agree_on_what_fits(tokens):
+    page = RooflineExplorer(tokens=tokens)
+    fits = MemoryCalculator(tokens=tokens).answer.fits
+    assert page.steps.fits == fits
+    last = {batch: row[-1] for batch, row in zip(page.steps.decode, page.rows()[1:], strict=True)}
+    assert {batch for batch, said in last.items() if said == "does not fit"} == {
+        batch for batch in last if batch > fits
+    }
+    assert len(page.steps.trail()) == sum(batch <= fits for batch in last)
+
+
+WITH_STATES = [name for name in MODELS if "state" in memory.ModelSpec.named(name).kinds()]
+
+
+@pytest.mark.parametrize("model", WITH_STATES)
+def test_everything_in_the_strip_is_of_one_rank(model):
+    found = MemoryCalculator(model, tp=2).answer
+    layers = zip(found.spec.layers, found.cost.by_layer, strict=True)
+    states = {memory.size(held) for layer, held in layers if layer.kind == "state"}
+    _, strip = MemoryCalculator.sheets(found, memory.size)
+    assert states == set(re.findall(r"state: (.*?) at any length", strip.title)[0].split(" or "))
+    assert "of one sequence, on one rank" in strip.title
+
+
+def test_what_a_reader_should_know_is_said_without_a_kernel_too():
+    copied, long = "ranks keep copies of the same", "are more than the"
+    for page in (MemoryCalculator("Llama-3.1-8B", tp=32), RooflineExplorer("Llama-3.1-8B", tp=32)):
+        assert all(copied in said for said in (page.text(), page.html(), live(page)[1]))
+        assert copied in page.static_figure().alt
+    for page in (MemoryCalculator("Qwen3-8B", 100_000), RooflineExplorer("Qwen3-8B", tokens=100_000)):
+        assert all(long in said for said in (page.text(), page.html(), live(page)[1]))
+        assert long in page.static_figure().alt
+    assert "NVIDIA H100 SXM, 10% kept back" in MemoryCalculator().text()
+    noted = next(name for name in MODELS if memory.ModelSpec.named(name).notes)
+    assert memory.ModelSpec.named(noted).notes[0] in MemoryCalculator(noted).text()
+
+
+@pytest.mark.parametrize("tokens", [1, 5, 127, 128, 4096])
+def test_a_mark_stands_on_its_line(tokens):
+    for line in ArchitectureComparison(OTHERS, tokens).lines(OTHERS, tokens, None)[0]:
+        assert line.points[0][0] <= tokens <= line.points[-1][0]
+    page = ArchitectureComparison(OTHERS, tokens)
+    said = "1 token" if tokens == 1 else f"{tokens:,} tokens"
+    assert (
+        f"At {said}:" in page.static_figure().alt
+        and f"bytes at {said}" in page.text().splitlines()[0] + page.text()
+    )
 
 
 @pytest.mark.parametrize("page", [MemoryCalculator(), ArchitectureComparison(), RooflineExplorer()])

@@ -144,9 +144,9 @@ def test_the_slider_and_the_number_follow_each_other():
 
 def test_a_typed_count_of_tokens_is_answered_once(monkeypatch):
     widget, _ = live(MemoryCalculator("Llama-2-7B"))
-    answer, asked = memory.cost, []
+    answer, asked = memory.budget, []
     monkeypatch.setattr(
-        memory, "cost", lambda spec, tokens, *more: asked.append(tokens) or answer(spec, tokens, *more)
+        memory, "budget", lambda spec, tokens, *more: asked.append(tokens) or answer(spec, tokens, *more)
     )
     field(widget, "kv-tokens-exact").value = "3001"
     field(widget, "kv-tokens").value = 2048

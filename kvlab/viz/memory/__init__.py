@@ -19,7 +19,7 @@ from kvlab.viz.memory.pages import (
     times,
 )
 from kvlab.viz.memory.roofline import Bar, Point, roofline, step_bars
-from kvlab.viz.sheet import heading, together
+from kvlab.viz.sheet import heading, notes, together
 
 __all__ = [
     "KINDS",
@@ -38,6 +38,7 @@ __all__ = [
     "heading",
     "layer_strip",
     "lines_chart",
+    "notes",
     "per_second",
     "plain",
     "refusal",

@@ -44,8 +44,9 @@ def device_bar(parts, capacity, title):
     color = VERMILION if over else INK
     sheet.line(edge, top - 7, edge, top + BAR + 7, color, 3)
     ends = f"the device ends: {room_words}"
-    at = max(edge + 1.5, MARGIN + width_of(ends, bold=over))
-    sheet.text(at, top - 12, ends, anchor="end", fill=color, bold=over)
+    room_left = edge - MARGIN > width_of(ends, bold=over)
+    at, anchor = (edge + 1.5, "end") if room_left else (MARGIN, "start")
+    sheet.text(at, top - 12, ends, anchor=anchor, fill=color, bold=over)
     entries = [(PARTS[name], f"{name} {words}") for name, nbytes, words in parts if nbytes]
     sheet.height = sheet.legend(MARGIN, top + BAR + 28, entries, WIDTH - MARGIN) - 10
     return sheet

@@ -32,8 +32,9 @@ def lines_chart(lines, tokens, unit, title):
         raise ValueError("no line to draw")
     if len(lines) > MOST:
         raise ValueError(f"{len(lines)} lines cannot be told apart; draw {MOST} at most")
+    length = f"{tokens:,} token{'' if tokens == 1 else 's'}"
     right = WIDTH - 24 - max(width_of(line.name, 12.5) for line in lines)
-    sheet = Sheet(WIDTH, HEIGHT, f"{title}. At {tokens:,} tokens: {chosen_words(lines, unit)}")
+    sheet = Sheet(WIDTH, HEIGHT, f"{title}. At {length}: {chosen_words(lines, unit)}")
     sheet.text(12, 17, title, size=13, bold=True)
     across, up = scales(lines, tokens, right)
     heights, lengths = ticks(*up.ends, 10, unit[1]), ticks(*across.ends, 4, 1)
@@ -56,7 +57,7 @@ def lines_chart(lines, tokens, unit, title):
         sheet.mark(at, up(line.chosen), color, mark, radius=5.5, tip=f"{line.name}: {line.chosen:,} bytes")
     _names(sheet, lines, right, up)
     anchor = "end" if at > (LEFT + right) / 2 else "start"
-    sheet.text(at, TOP - 6, f"{tokens:,} tokens", anchor=anchor, bold=True)
+    sheet.text(at, TOP - 6, length, anchor=anchor, bold=True)
     return sheet
 
 

@@ -23,10 +23,10 @@ class Look:
 
 PARTS = {
     "weights": Look(GREY),
-    "reserve": Look(PALE, ".", GREY),
+    "kept back": Look(PALE, ".", GREY),
     "states": Look(ORANGE, "|", INK),
     "keys and values": Look(BLUE),
-    "pool": Look(SKY, "/", INK),
+    "page padding": Look(SKY, "/", INK),
     "free": Look(WHITE, "", INK),
     "too much": Look(WHITE, "/", VERMILION),
 }

@@ -146,8 +146,9 @@ def _points(sheet, points, trail, across, up):
         color, mark = PHASES[point.phase]
         x, y = across(point.intensity), up(point.rate)
         sheet.mark(x, y, color, mark, radius=6.5, tip=f"{point.words}: {plain(point.intensity)} FLOPs a byte")
-        # On the slope there is room to the lower right, below the flat part at the right edge.
+        # On the slope there is room to the lower right and upper left, below the flat part at the right edge.
         places = [(x + 12, y + 16 + 15 * row, "start") for row in range(4)]
+        places += [(x - 12, y - 8 - 15 * row, "end") for row in range(3)]
         places += [(RIGHT, y + 22 + 15 * row, "end") for row in range(4)]
         sheet.place(places, point.words, bold=True, halo=True)
 

@@ -1,9 +1,16 @@
 """What the calculator is asked, and everything it answers: calls of ``kvlab.memory``, collected."""
 
-import warnings
 from dataclasses import asdict, dataclass, replace
 
 from kvlab import memory
+from kvlab.widgets.memory.words import cautions
+
+PARTS = {  # what their picture calls a budget's parts
+    "keys_and_values": "keys and values",
+    "pool": "page padding",
+    "reserve": "kept back",
+    "too_much": "too much",
+}
 
 
 @dataclass(frozen=True)
@@ -61,24 +68,15 @@ class Answer:
     def parts(self):
         """The bytes of the device's memory by the names that its picture has for them."""
         sizes = asdict(self.budget)
-        return {name.replace("_", " "): size for name, size in sizes.items() if name != "capacity"}
+        return {PARTS.get(name, name): size for name, size in sizes.items() if name != "capacity"}
 
 
 def answer(question):
     """Raises ValueError, in words, for what has no answer."""
     spec = memory.spec_of(question.model)
     tokens, sequences, dtype, tp = question.tokens, question.sequences, question.dtype, question.tp
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        cost = memory.cost(spec, tokens, sequences, dtype, tp)
-    said = [str(each.message) for each in caught]
-    copies = memory.replicated(spec, tp)
-    if copies > 1:
-        said.append(
-            f"There are fewer KV heads than ranks: {copies} ranks keep copies of the same keys and values, "
-            "and each copy takes memory"
-        )
-    quiet = replace(spec, max_tokens=None)  # said once
+    said, quiet = cautions(spec, tokens, dtype, tp), replace(spec, max_tokens=None)  # said once
+    cost = memory.cost(quiet, tokens, sequences, dtype, tp)
     page, weights_dtype = question.page_size, question.weights_dtype
     pool = memory.allocation(quiet, tokens, sequences, dtype, tp, page) if page else None
     weighed = quiet if spec.parameters is not None else replace(quiet, parameters=0)  # drawn without weights

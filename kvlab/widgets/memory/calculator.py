@@ -1,9 +1,12 @@
 """The memory calculator: one model, one device, every question about its cache."""
 
+import html
+
 import ipywidgets as widgets
 
 from kvlab import memory
 from kvlab.exercises.questions import labelled
+from kvlab.memory.errors import whole
 from kvlab.viz import memory as viz
 from kvlab.viz.show import Shown, Table
 from kvlab.widgets.memory import controls
@@ -34,6 +37,10 @@ class MemoryCalculator(Shown):
         units="binary",
     ):
         device, model = memory.device(device).name, controls.given(model)
+        tokens, sequences = whole(tokens, "tokens", 1), whole(sequences, "sequences", 1)
+        if not 0 <= reserve < 1:
+            raise ValueError(f"reserve is {reserve}; it must be a share of the device, such as 0.1")
+        memory.size(0, units)  # says so where there are no such units
         self.units = units
         self.question = Question(
             model, tokens, sequences, dtype, weights_dtype, device, tp, page_size, float(reserve)
@@ -47,26 +54,33 @@ class MemoryCalculator(Shown):
         rows = [
             ("keys, values and states", f"{found.exact:,} bytes", size(found.exact)),
             ("each further token", f"{one.bytes_per_token:,} bytes", "of one sequence, on one rank"),
-            ("fixed part, at any length", f"{one.bytes_constant:,} bytes", "of one sequence, on one rank"),
+            ("fixed part, at this length", f"{one.bytes_constant:,} bytes", "of one sequence, on one rank"),
         ]
         more = [fact for fact in facts(found, size) if fact.key not in ("slope", "constant")]
         return rows + [(fact.name, fact.value, fact.more) for fact in more]
 
     def table(self):
-        return Table(["", "", ""], self.rows(), f"The cache {about(self.answer)}")
+        on = f"{about(self.answer)}; on {self.question.device}, {self.question.reserve:.0%} kept back"
+        return Table(["", "", ""], self.rows(), f"The cache {on}")
+
+    def said(self):
+        """What a reader should know of these numbers -> list of sentences."""
+        return [*remarks(self.answer, self._size), *self.answer.spec.notes]
 
     def text(self):
-        return repr(self.table())
+        return "\n".join([repr(self.table()), *self.said()])
 
     def html(self):
-        return self.table()._repr_html_()
+        said = (f"<p>{html.escape(each)}</p>" for each in self.said())
+        return self.table()._repr_html_() + "".join(said)
 
     def static_figure(self):
         """The device and the layers at the first settings -> Picture."""
         found = self.answer
         words = (f"of cache {about(found)}", f"exactly {found.exact:,} bytes")
         head = viz.heading(*words, large=self._size(found.exact))
-        return viz.together([head, *self.sheets(found, self._size)]).picture()
+        below = [viz.notes(self.said())] if self.said() else []
+        return viz.together([head, *self.sheets(found, self._size), *below]).picture()
 
     def _size(self, nbytes):
         return memory.size(nbytes, self.units)
@@ -76,7 +90,7 @@ class MemoryCalculator(Shown):
         """The device's memory, and the layers."""
         tp, room = found.question.tp, found.budget.capacity
         parts = [(name, nbytes, size(nbytes)) for name, nbytes in found.parts.items()]
-        one = f", one of {tp} ranks" if tp > 1 else ""
+        one, each = (f", one of {tp} ranks", ", on one rank") if tp > 1 else ("", "")
         title = f"Memory of {found.question.device}{one}"
         layers = [
             (layer.kind, held, size(held))
@@ -84,7 +98,7 @@ class MemoryCalculator(Shown):
         ]
         return [
             viz.device_bar(parts, (room, size(room)), title),
-            viz.layer_strip(layers, kind_words(found, size), "What each layer keeps of one sequence"),
+            viz.layer_strip(layers, kind_words(found, size), f"What each layer keeps of one sequence{each}"),
         ]
 
     def page(self, found, units, stale=""):

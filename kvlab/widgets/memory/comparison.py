@@ -7,14 +7,16 @@ import ipywidgets as widgets
 
 from kvlab import memory
 from kvlab.exercises.questions import labelled
+from kvlab.memory.errors import whole
 from kvlab.viz import memory as viz
 from kvlab.viz.memory.lines import MOST
 from kvlab.viz.show import Shown, Table
 from kvlab.widgets.memory import controls
 from kvlab.widgets.memory.numbers import Tokens, stops
+from kvlab.widgets.memory.words import many
 
 MODELS = ("Llama-2-7B", "Llama-3.1-8B", "Gemma-3-27B", "DeepSeek-V3", "Qwen3-Next-80B-A3B")
-FROM, TO = 2**7, 2**20  # tokens that are drawn
+FROM, TO = 2**7, 2**20  # tokens that are drawn, and fewer where a shorter text is chosen
 
 
 class ArchitectureComparison(Shown):
@@ -25,20 +27,26 @@ class ArchitectureComparison(Shown):
 
     def __init__(self, models=MODELS, tokens=32768, dtype=None, units="binary"):
         self.models = tuple(dict.fromkeys(map(controls.given, models)))
+        tokens = whole(tokens, "tokens", 1)
         self.tokens, self.dtype, self.units = tokens, dtype, units
         self.curves = {}  # (model, dtype) -> its points; a slider's move computes none of them anew
         self.first = self.table(self.models, tokens, dtype, units)  # a wrong name fails here
+        lines, refused = self.lines(self.models, tokens, dtype)
+        if not lines:
+            raise ValueError("; ".join(refused) or "no models to compare: give some names of the catalogue")
 
     def line(self, model, tokens, dtype):
         """A Line of the picture."""
         spec = memory.spec_of(model)
         endless = replace(spec, max_tokens=None)
         if (spec, dtype) not in self.curves:
-            lengths = [each for each in stops() if FROM <= each <= TO]
+            lengths = [each for each in stops() if each <= TO]
             amounts = [memory.kv_bytes(endless, each, dtype=dtype) for each in lengths]
             self.curves[spec, dtype] = tuple(zip(lengths, amounts, strict=True))
         chosen = memory.kv_bytes(endless, tokens, dtype=dtype)
-        return viz.Line(spec.name, self.curves[spec, dtype], chosen, spec.max_tokens)
+        first = max(each for each in stops() if each <= min(FROM, tokens))
+        points = [point for point in self.curves[spec, dtype] if point[0] >= first]
+        return viz.Line(spec.name, tuple(points), chosen, spec.max_tokens)
 
     def lines(self, models, tokens, dtype):
         """-> (Lines, reasons): a model that the format does not fit is left out, with the reason."""
@@ -74,7 +82,7 @@ class ArchitectureComparison(Shown):
             "dtype",
             "bytes a token",
             "fixed bytes",
-            f"bytes at {tokens:,} tokens",
+            f"bytes at {many(tokens, 'token')}",
             "",
         ]
         return Table(columns, self.rows(models, tokens, dtype, units))
@@ -125,7 +133,8 @@ class ArchitectureComparison(Shown):
             "kv-models",
         )
         hint = controls.small(
-            f"{len(options)} models; Ctrl or ⌘ and a click, or Ctrl and Space, adds and removes one", "252px"
+            f"{len(options)} models; Ctrl or ⌘ and a click, or Ctrl, ↑ or ↓ and Space, adds or removes one",
+            "252px",
         )
         tokens = Tokens(self.tokens, TO)
         dtype, unit = controls.dtype(self.dtype), controls.unit(self.units)

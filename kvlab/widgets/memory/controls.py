@@ -11,6 +11,8 @@ from kvlab.memory.errors import whole as whole_number
 OWN = "the model's own"
 WIDE = {"width": "370px", "max_width": "98%"}
 NAMED = {"description_width": "110px"}
+# A browser lets a slider's readout be typed into, and nothing ever reads what was typed.
+READ_ONLY = "<style>.widget-readout { pointer-events: none; -webkit-user-modify: read-only }</style>"
 
 
 def batches(value):
@@ -166,7 +168,7 @@ def answered(fields, ask, page, good):
             good = ask()
         except Exception as error:
             stale = refused(error)
-        shown.value = page(good, stale)
+        shown.value = READ_ONLY + page(good, stale)
 
     watch(fields, draw)
     return shown

@@ -1,5 +1,6 @@
 """Where prefill and decode lie on a device's roofline, and what the time of a token is spent on."""
 
+import html
 from dataclasses import dataclass, replace
 
 import ipywidgets as widgets
@@ -10,9 +11,10 @@ from kvlab.viz import memory as viz
 from kvlab.viz.show import Shown, Table
 from kvlab.widgets.memory import controls
 from kvlab.widgets.memory.numbers import Tokens, whole
-from kvlab.widgets.memory.words import many, too_heavy
+from kvlab.widgets.memory.words import cautions, many, too_heavy
 
 BATCHES = tuple(2**power for power in range(9))
+KEPT_BACK = 0.1  # of the device
 
 
 @dataclass(frozen=True)
@@ -24,6 +26,7 @@ class Steps:
     tokens: int
     batch: int
     tp: int
+    cautions: list
     prefill: object
     decode: dict
     weights: int
@@ -35,6 +38,10 @@ class Steps:
         """Whether the device holds the weights. Without them no step has a time."""
         return self.weights < self.device.memory_bytes
 
+    def holds(self, batch):
+        """Whether the device holds the caches of a batch beside the weights."""
+        return self.possible and (self.fits is None or batch <= self.fits)
+
     def bars(self):
         return [
             viz.Bar(
@@ -43,7 +50,7 @@ class Steps:
                 step.kv_read,
                 step.read_s,
                 step.compute_s,
-                self.fits is None or batch <= self.fits,
+                self.holds(batch),
             )
             for batch, step in self.decode.items()
         ]
@@ -66,7 +73,7 @@ class Steps:
         return points
 
     def trail(self):
-        decodes = self.decode.values() if self.possible else ()
+        decodes = [step for batch, step in self.decode.items() if self.holds(batch)]
         points = [viz.Point.of("decode", "", step.flops, step.floor_s, step.intensity) for step in decodes]
         return [(point.intensity, point.rate) for point in points]
 
@@ -74,7 +81,8 @@ class Steps:
 class RooflineExplorer(Shown):
     """A model's prefill and decode on a device's roofline; decode's time by it for batches of 1 to 256.
 
-    sequences and tokens are where the sliders begin: the batch, and the length of each of its texts.
+    sequences and tokens are where the sliders begin: the batch, and the length of each of its texts. A tenth
+    of the device is kept back, as in the calculator.
     """
 
     def __init__(
@@ -101,16 +109,17 @@ class RooflineExplorer(Shown):
         }
         prompt = memory.prefill(spec, tokens, device, 1, weights_dtype, tp)
         weights = memory.weight_bytes(spec, weights_dtype, tp)
-        free = memory.free_bytes(spec, device, weights_dtype, tp)
+        free = memory.free_bytes(spec, device, weights_dtype, tp, KEPT_BACK)
         fits = memory.fits_sequences(replace(spec, max_tokens=None), tokens, free, dtype, tp)
         share = memory.touched(spec, sequences)
-        return Steps(spec, device, tokens, sequences, tp, prompt, steps, weights, fits, share)
+        said = cautions(spec, tokens, dtype, tp)
+        return Steps(spec, device, tokens, sequences, tp, said, prompt, steps, weights, fits, share)
 
     def rows(self):
         """Prefill of one text, then decode of each batch."""
         steps = self.steps
-        named = {"prefill of one": steps.prefill}
-        named |= {f"decode, batch {batch}": step for batch, step in steps.decode.items()}
+        named = {"prefill of one": (1, steps.prefill)}
+        named |= {f"decode, batch {batch}": (batch, step) for batch, step in steps.decode.items()}
         return [
             (
                 name,
@@ -118,20 +127,25 @@ class RooflineExplorer(Shown):
                 step.kv_read,
                 step.flops,
                 viz.plain(step.intensity),
-                viz.duration(step.floor_s) if steps.possible else "does not fit",
+                viz.duration(step.floor_s) if steps.holds(batch) else "does not fit",
             )
-            for name, step in named.items()
+            for name, (batch, step) in named.items()
         ]
 
     def table(self):
         columns = ["step", "weight bytes read", "KV bytes read", "FLOPs", "FLOPs a byte", "time, about"]
         return Table(columns, self.rows(), self.about())
 
+    def said(self):
+        """What a reader should know of these numbers -> list of sentences."""
+        return [*self.warnings(self.steps), *self.notes(self.steps)]
+
     def text(self):
-        return repr(self.table())
+        return "\n".join([repr(self.table()), *self.said()])
 
     def html(self):
-        return self.table()._repr_html_()
+        said = (f"<p>{html.escape(each)}</p>" for each in self.said())
+        return self.table()._repr_html_() + "".join(said)
 
     @staticmethod
     def sheets(steps, per):
@@ -149,7 +163,8 @@ class RooflineExplorer(Shown):
     def static_figure(self, per="token"):
         """Both pictures at the first settings -> Picture."""
         both = viz.together(self.sheets(self.steps, per), across=True, gap=20)
-        return viz.together([viz.heading(self.about(), width=both.width), both], gap=2).picture()
+        head, below = viz.heading(self.about(), width=both.width), viz.notes(self.said(), both.width)
+        return viz.together([head, both, below], gap=2).picture()
 
     def about(self):
         steps = self.steps
@@ -163,6 +178,7 @@ class RooflineExplorer(Shown):
     def warnings(steps):
         if not steps.possible:
             yield too_heavy(steps.spec, steps.weights, steps.device.memory_bytes, steps.tp, memory.size)
+        yield from steps.cautions
 
     @staticmethod
     def notes(steps):
@@ -175,7 +191,10 @@ class RooflineExplorer(Shown):
             )
         if steps.fits is not None and steps.fits < max(steps.decode):
             fit = "fits" if steps.fits == 1 else "fit"
-            yield f"{many(steps.fits, 'sequence')} of this length {fit} beside the weights."
+            yield (
+                f"{many(steps.fits, 'sequence')} of this length {fit} beside the weights, with "
+                f"{KEPT_BACK:.0%} of the device kept back."
+            )
         if steps.touched < 1:
             yield (
                 f"Mixture of experts: the tokens of a batch pick different experts, so a batch of "

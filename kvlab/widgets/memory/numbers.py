@@ -68,7 +68,7 @@ class Tokens:
             options=options(value, most), value=value, description="tokens", **wide
         )
         self.slider, self.most = labelled(made, "kv-tokens"), most
-        typed = Whole(value, "tokens", most, description="or type", **look({"width": "234px"}))
+        typed = Whole(value, "tokens", most, description="or type tokens", **look({"width": "234px"}))
         self.exact = labelled(typed, "kv-tokens-exact")
         self.box = widgets.HBox([self.slider, self.exact], layout={"flex_flow": "row wrap"})
         self.slider.observe(self.slid, names="value")

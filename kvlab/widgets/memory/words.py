@@ -1,7 +1,9 @@
 """The calculator's answer in words and facts."""
 
 import re
+import warnings
 
+from kvlab import memory
 from kvlab.viz.memory import Fact, duration, per_second, times
 
 _LARGE = {"": 0, "K": 3, "M": 6, "B": 9, "T": 12}
@@ -12,10 +14,11 @@ def parameters_of(text):
     plain = text.strip().replace(",", "").replace("_", "")
     if not plain:
         return None
-    found = re.fullmatch(r"(\d+)(?:\.(\d+))?\s*([KMBT]?)", plain, re.IGNORECASE)
+    found = re.fullmatch(r"(\d+)(?:\.(\d+))?(?:\s*([KMBT])|e\+?(\d{1,2}))?", plain, re.IGNORECASE)
     if not found:
-        raise ValueError(f"{text!r} is no number of parameters: write 8030000000, or 8.03B")
-    before, after, unit = found.group(1), found.group(2) or "", _LARGE[found.group(3).upper()]
+        raise ValueError(f"{text!r} is no number of parameters: write 8030000000, 8.03B or 8.03e9")
+    before, after, letter, power = found.groups(default="")
+    unit = int(power) if power else _LARGE[letter.upper()]
     if len(after) > unit:
         raise ValueError(f"{text!r} is no whole number of parameters")
     return int(before + after + "0" * (unit - len(after)))
@@ -48,7 +51,7 @@ def facts(found, size):
             "slope",
         ),
         Fact(
-            "fixed part, at any length",
+            "fixed part, at this length",
             size(fixed) if fixed else "none",
             f"states and full windows, in each sequence{rank}" if fixed else "all of it grows with the text",
             "constant",
@@ -64,6 +67,20 @@ def facts(found, size):
         cards += _on_the_device(found)
     cards.append(_textbook(found, size))
     return cards
+
+
+def cautions(spec, tokens, dtype, tp):
+    """What speaks against an answer: a text longer than the model's, heads that are copied -> sentences."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        memory.cost(spec, tokens, 1, dtype, tp)
+    said, copies = [str(each.message) for each in caught], memory.replicated(spec, tp)
+    if copies > 1:
+        said.append(
+            f"There are fewer KV heads than ranks: {copies} ranks keep copies of the same keys and values, "
+            "and each copy takes memory"
+        )
+    return said
 
 
 def remarks(found, size):
@@ -138,7 +155,7 @@ def kind_words(found, size):
     words = {}
     for kind, count in found.spec.kinds().items():
         same = [layer for layer in found.spec.layers if layer.kind == kind]
-        words[kind] = f"{count} {_KEEPS[kind](same, size)}"
+        words[kind] = f"{count} {_KEEPS[kind](same, size, found.question.tp)}"
     return words
 
 
@@ -146,23 +163,23 @@ def _windows(layers):
     return " or ".join(f"{window:,}" for window in sorted({layer.window for layer in layers}))
 
 
-def _compressed(layers, size):
+def _compressed(layers, size, tp):
     ratios = " or ".join(f"{ratio:,}" for ratio in sorted({each.ratio for each in layers if each.ratio}))
     return f"compressed: {_windows(layers)} tokens, then a row for every {ratios}"
 
 
-def _states(layers, size):
-    one = sorted({layer.state_bytes() for layer in layers})
+def _states(layers, size, tp):
+    one = sorted({layer.state_bytes(tp) for layer in layers})
     return f"state: {' or '.join(map(size, one))} at any length"
 
 
 _KEEPS = {
-    "full": lambda layers, size: "full: grows with every token",
-    "latent": lambda layers, size: "latent: one for all heads, grows with every token",
-    "sliding": lambda layers, size: f"sliding window: {_windows(layers)} tokens at most",
-    "chunked": lambda layers, size: f"chunked: {_windows(layers)} tokens at most",
+    "full": lambda layers, size, tp: "full: grows with every token",
+    "latent": lambda layers, size, tp: "latent: one for all heads, grows with every token",
+    "sliding": lambda layers, size, tp: f"sliding window: {_windows(layers)} tokens at most",
+    "chunked": lambda layers, size, tp: f"chunked: {_windows(layers)} tokens at most",
     "compressed": _compressed,
     "state": _states,
-    "shared": lambda layers, size: "shared: reads an earlier layer's, keeps nothing",
-    "no attention": lambda layers, size: "without attention: keeps nothing",
+    "shared": lambda layers, size, tp: "shared: reads an earlier layer's, keeps nothing",
+    "no attention": lambda layers, size, tp: "without attention: keeps nothing",
 }
