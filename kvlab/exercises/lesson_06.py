@@ -91,8 +91,8 @@ def _(weight_bytes, token_bytes, lengths, bandwidth):
         for w, t, n in (
             (1000, 10, 1),
             (1001, 10, 1),
-            (16_060_000_000, 131_072, 1),
-            (16_060_000_000, 131_072, 64),
+            (16_060_522_496, 131_072, 1),
+            (16_060_522_496, 131_072, 64),
         )
     ],
     minutes=5,
@@ -143,8 +143,8 @@ def _(weight_bytes, token_bytes, sequences):
     hints=[
         "Per token in the cache: a query head multiplies its query with the key (head_dim multiply-adds) and "
         "weighs the value (as many again). A multiply-add is 2 FLOPs.",
-        "FLOPs are paid for each query head, bytes for each KV head, number_bytes for each number. The number "
-        "of tokens cancels.",
+        "FLOPs are paid for each query head, bytes for each KV head, number_bytes for each number. How many "
+        "tokens there are cancels.",
     ],
 )
 def intensity(query_heads, kv_heads, head_dim, number_bytes):

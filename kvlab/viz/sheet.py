@@ -5,7 +5,6 @@ Widgets show the first and the pages beside them the second, so both say the sam
 
 import html
 import math
-import textwrap
 from dataclasses import dataclass, replace
 
 from matplotlib import pyplot as plt
@@ -272,16 +271,6 @@ def heading(*lines, large="", width=780):
     for row, line in enumerate(lines):
         fits = (width - 10 - left) / width_of(line, 1, not large)
         sheet.text(left, 18 * (row + 1), line, size=min(13, fits), bold=not large)
-    return sheet
-
-
-def notes(sentences, width=780, size=12):
-    """Sentences below each other, each broken into rows as wide as the sheet -> Sheet."""
-    most = int((width - 20) / (0.6 * size))
-    rows = [row for each in sentences for row in textwrap.wrap(each, most)]
-    sheet = Sheet(width, 6 + 17 * len(rows), " ".join(sentences))
-    for number, row in enumerate(rows):
-        sheet.text(10, 16 + 17 * number, row, size=size)
     return sheet
 
 

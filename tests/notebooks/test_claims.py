@@ -51,11 +51,21 @@ BREAK = {
         "layers.Attention.vector_bytes = lambda self, form, ranks=1: 2 * _sound(self, form, ranks)",
         "windows forget": LAYERS + "layers.Attention.held = lambda self, tokens: tokens",
         "reading adds up": READ_ALIKE,
+        "a latent is kept once": LAYERS + "_sound = layers.Latent.vector_bytes\n"
+        "layers.Latent.vector_bytes = lambda self, form, ranks=1: 2 * _sound(self, form, ranks)",
+        "no head is split": LAYERS + "layers.heads_on_rank = lambda heads, ranks: heads // ranks",
     },
     "06_reading_is_the_bottleneck": {
         "a step reads all tokens": READ_ALIKE,
         "weights are read": "import kvlab.memory.roofline as roofline\n"
         "roofline.weight_bytes = lambda *arguments: 1",
+        "recomputing costs": "import kvlab.memory as memory\n"
+        "memory.prefill = lambda *given, **more: memory.decode(*given, **more)",
+        "a batch touches more experts": "import kvlab.memory as memory\nmemory.touched = lambda *given: 1",
+        "caches outgrow the weights": "import kvlab.memory as memory\n"
+        "memory.outgrows = lambda *given, **more: 7",
+        "shared heads raise the intensity": "import kvlab.memory as memory\n"
+        "memory.attention_intensity = lambda *given: 1.0",
     },
     "07_sharing_heads": {
         "neighbours share": ATTENTION + "_sound = attention.attention_scores\n"

@@ -293,6 +293,29 @@ def test_a_mark_stands_on_its_line(tokens):
     )
 
 
+NEAR = 50  # pixels
+CROWDED = [
+    ("SmolLM2-135M", "NVIDIA B300 SXM", 32_768, 1, "fp8"),
+    ("Gemma-3-27B", "NVIDIA B300 SXM", 524_288, 4, "int4"),
+    ("Command-R v01 (35B)", "NVIDIA A100 80GB SXM", 262_144, 1, "int4"),
+    ("GPT-2 XL", "NVIDIA T4", 131_072, 64, None),
+    ("Llama-3.2-3B", "AMD MI355X", 2**20, 128, "int4"),
+    ("Llama-3.1-8B", "NVIDIA H100 SXM", 4096, 64, None),
+]
+
+
+@pytest.mark.parametrize("asked", CROWDED, ids=lambda asked: asked[0])
+def test_a_step_on_the_roofline_has_its_name_beside_it(asked):
+    *first, weights_dtype = asked
+    page = RooflineExplorer(*first, weights_dtype=weights_dtype)
+    roof = page.sheets(page.steps, "token")[0]
+    for point in page.steps.points():
+        [name] = [thing for thing in roof.texts() if thing.text == point.words]
+        [mark] = [thing for thing in roof.things if getattr(thing, "tip", "").startswith(point.words)]
+        (x, y), (left, top, right, bottom) = mark.points[0], name.box
+        assert max(left - x, x - right, top - y, y - bottom) < NEAR
+
+
 @pytest.mark.parametrize("page", [MemoryCalculator(), ArchitectureComparison(), RooflineExplorer()])
 def test_without_a_kernel_there_are_a_table_and_a_picture(page):
     data, _ = page._repr_mimebundle_()

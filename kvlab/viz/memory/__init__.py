@@ -8,6 +8,7 @@ from kvlab.viz.memory.absorption import FormBars, flop_words, form_bars
 from kvlab.viz.memory.device import device_bar, layer_strip
 from kvlab.viz.memory.lines import Line, lines_chart, plain
 from kvlab.viz.memory.looks import KINDS, PARTS
+from kvlab.viz.memory.notes import notes
 from kvlab.viz.memory.pages import (
     Fact,
     answer_page,
@@ -19,7 +20,7 @@ from kvlab.viz.memory.pages import (
     times,
 )
 from kvlab.viz.memory.roofline import Bar, Point, roofline, step_bars
-from kvlab.viz.sheet import heading, notes, together
+from kvlab.viz.sheet import heading, together
 
 __all__ = [
     "KINDS",

@@ -72,10 +72,10 @@ def roofline(bandwidth, rate, points, trail, title):
         sheet.line(*top, top[0], HEIGHT - BOTTOM, GREY, 1, dash=(2, 3))
         words, x, y = f"ridge: {plain(ridge)}", top[0], HEIGHT - BOTTOM - 7
         sheet.place([(x + 5, y, "start"), (x - 5, y, "end")], words, size=11.5, fill=GREY)
-    _points(sheet, points, trail, across, up)
+    _points(sheet, points, trail, rate, across, up)
     if trail:
         sheet.mark(17, HEIGHT + 14, BLUE, radius=3, hollow=True)
-        sheet.text(28, HEIGHT + 18, "decode of the other batches")
+        sheet.text(28, HEIGHT + 18, "decode of the other batches that fit")
         sheet.height = HEIGHT + 28
     return sheet
 
@@ -139,16 +139,18 @@ def _axes(sheet, across, up):
     sheet.text(LEFT - 50, TOP - 9, "FLOP/s (log scale)", size=11, fill=GREY)
 
 
-def _points(sheet, points, trail, across, up):
-    for intensity, rate in trail:
-        sheet.mark(across(intensity), up(rate), BLUE, radius=3, hollow=True)
+def _points(sheet, points, trail, rate, across, up):
+    for spot in trail:
+        sheet.mark(across(spot[0]), up(spot[1]), BLUE, radius=3, hollow=True)
     for point in points:
         color, mark = PHASES[point.phase]
         x, y = across(point.intensity), up(point.rate)
         sheet.mark(x, y, color, mark, radius=6.5, tip=f"{point.words}: {plain(point.intensity)} FLOPs a byte")
         # On the slope there is room to the lower right and upper left, below the flat part at the right edge.
         places = [(x + 12, y + 16 + 15 * row, "start") for row in range(4)]
-        places += [(x - 12, y - 8 - 15 * row, "end") for row in range(3)]
+        if rate is None or point.rate < 0.999 * rate:
+            places += [(x + 14, y + 4 - 14 * row, "start") for row in range(2)]
+            places += [(x - 12, y - 8 - 15 * row, "end") for row in range(3)]
         places += [(RIGHT, y + 22 + 15 * row, "end") for row in range(4)]
         sheet.place(places, point.words, bold=True, halo=True)
 

@@ -74,11 +74,11 @@ def cautions(spec, tokens, dtype, tp):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         memory.cost(spec, tokens, 1, dtype, tp)
-    said, copies = [str(each.message) for each in caught], memory.replicated(spec, tp)
+    said, copies = [f"{each.message}." for each in caught], memory.replicated(spec, tp)
     if copies > 1:
         said.append(
             f"There are fewer KV heads than ranks: {copies} ranks keep copies of the same keys and values, "
-            "and each copy takes memory"
+            "and each copy takes memory."
         )
     return said
 
