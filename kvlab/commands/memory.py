@@ -4,6 +4,7 @@ Like every command it starts with the standard library alone, and unlike the oth
 """
 
 import argparse
+import contextlib
 import json
 import os
 import sys
@@ -11,6 +12,7 @@ import warnings
 
 from kvlab import memory
 from kvlab.commands import CommandError
+from kvlab.memory import catalogue
 
 BYTES = (
     "cache of all sequences",
@@ -18,6 +20,8 @@ BYTES = (
     "of it, one more token of a sequence",
     "fixed part of a sequence, at any length",
 )
+ON_A_DEVICE = ("weights_dtype", "reserve")  # options that say nothing without one
+MOST = 10**18  # beyond any model; the floating-point numbers of the table end far above it
 
 
 def main(argv):
@@ -42,30 +46,33 @@ def main(argv):
     parser.add_argument(
         "--parameters", type=float, help="of a model that is not in the catalogue, such as 7e9"
     )
-    parser.add_argument(
-        "--reserve", type=float, default=0.0, help="share of the device kept back (default: 0)"
-    )
+    parser.add_argument("--reserve", type=float, help="share of the device kept back (default: 0)")
     parser.add_argument("--json", action="store_true", help="one JSON object in place of a table")
     parser.add_argument("--list", action="store_true", help="the models, devices and dtypes that are known")
     options = parser.parse_args(argv)
     if options.list:
         return show(listing())
-    if options.model is None:
+    if not options.model:
         raise CommandError(
             "which model? A name of the catalogue (--list) or a path to a config.json", status=2
         )
     try:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", memory.TokenLimitWarning)
+            _check(options)
             spec = _spec(options)
             answer = answers(spec, options)
+            remarks = [*(str(each.message) for each in caught), *spec.notes, *_rounded(options)]
+            if options.json:
+                said = json.dumps(answer | {"notes": remarks}, indent=2)
+            else:
+                lines = [table(spec, answer, options.block_size, options.reserve)]
+                said = "\n".join(lines + [""] * bool(remarks) + [f"Note: {remark}" for remark in remarks])
+    except OverflowError as error:
+        raise CommandError("the model's numbers are too large to work with", status=2) from error
     except (ValueError, TypeError) as error:
         raise CommandError(" ".join(str(error).split()), status=2) from error
-    remarks = [str(each.message) for each in caught] + list(spec.notes)
-    if options.json:
-        return show(json.dumps(answer | {"notes": remarks}, indent=2))
-    said = table(spec, answer, options.block_size, options.reserve)
-    return show("\n".join([said, *[""] * bool(remarks), *(f"Note: {remark}" for remark in remarks)]))
+    return show(said)
 
 
 def show(text):
@@ -78,15 +85,38 @@ def show(text):
     return 0
 
 
+def _check(options):
+    """Refuse by its option what would be overlooked, or be worked with to no end."""
+    for name, value in vars(options).items():
+        option = f"--{name.replace('_', '-')}"
+        if name in ON_A_DEVICE and value is not None and options.device is None:
+            raise ValueError(f"{option} says nothing without a device: name one with --device")
+        if value == "":
+            raise ValueError(f"{option} is empty: leave it out, or choose a name of --list")
+        if isinstance(value, int) and value > MOST:
+            raise ValueError(f"{option} is above {MOST:,}: give a smaller number")
+
+
 def _spec(options):
-    spec = memory.spec_of(options.model)
-    if options.parameters is not None:
-        if not 1 <= options.parameters < 1e18:
-            raise ValueError(
-                f"--parameters {options.parameters:g} is no number of parameters: give 7e9 for 7 billion"
-            )
-        spec = spec.with_parameters(round(options.parameters))
-    return spec
+    spec, parameters = memory.spec_of(options.model), options.parameters
+    if parameters is None:
+        return spec
+    if not 1 <= parameters <= MOST or not parameters.is_integer():
+        raise ValueError(
+            f"--parameters {parameters:g} is no number of parameters: give a whole one, 7e9 for 7 billion"
+        )
+    return spec.with_parameters(int(parameters))
+
+
+def _rounded(options):
+    """A remark where weights were asked for of a model whose exact number of parameters is not known."""
+    if options.device is None or options.parameters is not None:
+        return []
+    with contextlib.suppress(memory.UnknownName):  # a path
+        row = catalogue.model(options.model)
+        if why := row.get("parameters_rounded"):
+            return [f"Its weights go by {row['parameters']:,} parameters, a rounded figure: {why}."]
+    return []
 
 
 def answers(spec, options):
@@ -118,7 +148,7 @@ def answers(spec, options):
 def _on_device(spec, options, asked):
     device = memory.device(options.device)
     weights = {"weights_dtype": options.weights_dtype, "tp": options.tp}
-    free = memory.free_bytes(spec, device, reserve=options.reserve, **weights)
+    free = memory.free_bytes(spec, device, reserve=options.reserve or 0.0, **weights)
     step = memory.decode(
         spec,
         options.tokens,

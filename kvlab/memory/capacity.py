@@ -15,8 +15,8 @@ _END = 2**62  # tokens; beyond it a cache counts as one that never fills the mem
 def weight_bytes(model, dtype=None, tp=1):
     """Bytes of weights on one rank, an even share, rounded up -> int.
 
-    Parameters are those that the model's makers state, so this is as exact as they are.
-    Raises ValueError where they are not known.
+    Parameters are those that the model's makers state, so this is as exact as they are. dtype: of all
+    weights, each part in the model's own unless given. Raises ValueError where the parameters are not known.
     """
     spec, _, tp = asked(model, None, tp)
     form = format_named(dtype or spec.weights_dtype or spec.dtype)
@@ -25,7 +25,9 @@ def weight_bytes(model, dtype=None, tp=1):
             f"how many parameters {spec.name} has is not known: say it with spec.with_parameters(7 * 10**9), "
             f"or --parameters 7e9 in a terminal"
         )
-    return -(-form.bytes_for(spec.parameters) // tp)
+    unquantized = 0 if dtype else spec.unquantized_parameters or 0
+    quantized = form.bytes_for(spec.parameters - unquantized)
+    return -(-(quantized + format_named(spec.dtype).bytes_for(unquantized)) // tp)
 
 
 def free_bytes(model, device, weights_dtype=None, tp=1, reserve=0):

@@ -12,7 +12,11 @@ from kvlab.memory.errors import UnknownName, known
 def models():
     """{name: row of models.json}, in the file's order; the rows are the caller's own.
 
-    ``also`` holds further Hugging Face ids of the same model, such as its name after a rename.
+    ``also``                    further Hugging Face ids of the same model, such as its name after a rename
+    ``parameters``              as transformers' class of the model has them, without layers for MTP: exact
+                                (tests/reference/test_parameters.py), unless the next field is there
+    ``parameters_rounded``      why they are a rounded figure instead, as ``active_parameters`` always are
+    ``unquantized_parameters``  those of a quantised file that are in the model's ``dtype``
     """
     return {row["name"]: row for row in json.loads(_text("models.json"))}
 

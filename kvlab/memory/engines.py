@@ -41,15 +41,15 @@ class Blocks:
 
     def cut(self, available):
         """How many blocks the available memory gives (kv_cache_utils.py, get_num_blocks) -> int."""
-        return available // self.block_bytes
+        return whole(available, "available") // self.block_bytes
 
     def needed(self, tokens):
         """Blocks that one text takes (kv_cache_utils.py, _max_memory_usage_bytes_from_groups) -> int."""
-        return self.groups * -(-tokens // self.block_size) + self.state_blocks
+        return self.groups * -(-whole(tokens, "tokens") // self.block_size) + self.state_blocks
 
     def longest(self, blocks):
         """The longest text for which so many blocks suffice: vLLM's "estimated maximum model length"."""
-        return (blocks - self.state_blocks) // self.groups * self.block_size
+        return max(0, whole(blocks, "blocks") - self.state_blocks) // self.groups * self.block_size
 
     def reported(self, blocks, max_tokens):
         """The log's "GPU KV cache size" in tokens (kv_cache_utils.py, get_kv_cache_capacity) -> int.
@@ -57,7 +57,8 @@ class Blocks:
         It is the number of texts of ``max_tokens`` tokens that fit, times ``max_tokens``. Where states take
         blocks too, one long text gets a different number.
         """
-        return blocks * max_tokens // self.needed(max_tokens)
+        max_tokens = whole(max_tokens, "max_tokens", least=1)
+        return whole(blocks, "blocks") * max_tokens // self.needed(max_tokens)
 
 
 def vllm_blocks(model, dtype=None, tp=1, block_size=16, speculative_tokens=0, prefix_caching=True):
@@ -75,6 +76,8 @@ def vllm_blocks(model, dtype=None, tp=1, block_size=16, speculative_tokens=0, pr
     gated_delta_net_state_shape). ``block_size`` is 16, or 64 on Intel's GPUs.
     """
     spec, form, tp = asked(model, dtype, tp)
+    block_size = whole(block_size, "block_size", least=1)
+    speculative_tokens = whole(speculative_tokens, "speculative_tokens")
     _only(spec, "vllm_blocks", "full", "latent", "state", "shared", "no attention")
     rows = [layer.row_bytes(form, tp) for layer in spec.layers if layer.grows]
     states = [
@@ -106,7 +109,8 @@ def sglang_buffers(model, tokens, dtype=None, tp=1, page_size=1):
     """
     spec, form, tp = asked(model, dtype, tp)
     _only(spec, "sglang_buffers", "full", "state", "no attention")
-    return _buffers([layer for layer in spec.layers if layer.grows], tokens + page_size, form, tp)
+    rows = whole(tokens, "tokens") + whole(page_size, "page_size", least=1)
+    return _buffers([layer for layer in spec.layers if layer.grows], rows, form, tp)
 
 
 def llamacpp_cells(tokens, window=None, sequences=1, ubatch=512):
@@ -116,9 +120,10 @@ def llamacpp_cells(tokens, window=None, sequences=1, ubatch=512):
     src/llama-kv-cache-iswa.cpp, llama_kv_cache_iswa; with kv_unified, one buffer for all sequences).
     """
     cells = -(-whole(tokens, "tokens") // 256) * 256
+    sequences, ubatch = whole(sequences, "sequences", least=1), whole(ubatch, "ubatch", least=1)
     if window is None:
         return cells
-    return -(-min(cells, sequences * window + ubatch) // 256) * 256
+    return -(-min(cells, sequences * whole(window, "window", least=1) + ubatch) // 256) * 256
 
 
 def llamacpp_buffers(model, tokens, dtype="fp16", sequences=1, ubatch=512, swa_full=False):
@@ -140,7 +145,7 @@ def llamacpp_buffers(model, tokens, dtype="fp16", sequences=1, ubatch=512, swa_f
         if window is not None
     ]
     return {
-        "full": _buffers(layers[None], llamacpp_cells(tokens), form),
+        "full": _buffers(layers[None], llamacpp_cells(tokens, None, sequences, ubatch), form),
         "sliding": Buffers(sum(each.keys for each in windows), sum(each.values for each in windows)),
     }
 
@@ -157,7 +162,7 @@ def llamacpp_states(model, sequences=1, rollback=0):
         for layer in spec.layers
         if layer.kind == "state"
     )
-    return sequences * (1 + rollback) * one
+    return whole(sequences, "sequences", least=1) * (1 + whole(rollback, "rollback")) * one
 
 
 def _buffers(layers, rows, form, tp=1):

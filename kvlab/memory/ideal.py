@@ -6,6 +6,7 @@ window holds all that it may see. What an engine allocates for that is another q
 
 import warnings
 from dataclasses import dataclass
+from math import gcd
 
 from kvlab.memory.errors import TokenLimitWarning, whole
 from kvlab.memory.formats import format_named
@@ -42,10 +43,12 @@ def cost(model, tokens, sequences=1, dtype=None, tp=1):
     """As :func:`kv_bytes`, with its parts -> :class:`Cost`.
 
     ``bytes_per_token``  what one more token adds to one sequence on one rank, at this length: a window that
-                         is full adds nothing, and a row compressed from several tokens its share
+                         is full adds nothing, and a row compressed from several tokens its share, which is
+                         rounded down where it is no whole number of bytes
     ``bytes_constant``   what one sequence takes on one rank besides: states, and windows that are full
 
-    So bytes_per_rank = sequences x (bytes_per_token x tokens + bytes_constant), where no row is compressed.
+    So bytes_per_rank = sequences x (bytes_per_token x tokens + bytes_constant), where no row is compressed;
+    bytes_per_rank and bytes_total are exact in any case.
     """
     return _cost(model, tokens, sequences, dtype, tp)
 
@@ -77,11 +80,13 @@ def read_bytes(model, tokens, dtype=None, tp=1):
 def asked(model, dtype, tp):
     """(ModelSpec, Format, ranks) of what was asked, checked."""
     spec = spec_of(model)
-    form, tp = format_named(dtype or spec.dtype), whole(tp, "tp", least=1)
-    if spec.query_heads % tp:
-        fits = [n for n in range(1, spec.query_heads + 1) if spec.query_heads % n == 0]
+    form, tp = format_named(dtype or spec.cache_dtype or spec.dtype), whole(tp, "tp", least=1)
+    heads = [spec.query_heads, *(layer.query_heads or spec.query_heads for layer in spec.layers)]
+    if uneven := [each for each in heads if each % tp]:
+        common = gcd(*heads)
+        fits = [n for n in range(1, common + 1) if common % n == 0]
         raise ValueError(
-            f"tp {tp} does not divide the {spec.query_heads} query heads of {spec.name}: choose one of "
+            f"tp {tp} does not divide the {uneven[0]} query heads of {spec.name}: choose one of "
             f"{', '.join(map(str, fits))}"
         )
     return spec, form, tp

@@ -3,7 +3,8 @@
 A row is one token's share. Everything is an exact integer:
 
 ``held_bytes``       what is alive while token number ``tokens`` is computed
-``slope``            what one more token adds to that, at this length
+``slope``            what one more token adds to that, at this length; of a compressed row its share, rounded
+                     down to a whole byte
 ``flat_bytes``       the rest: states, and windows that are full
 ``read_bytes``       what a decode step must read
 ``padding``          what an engine that pages in blocks of ``block_size`` rows sets aside beyond held_bytes
@@ -51,6 +52,7 @@ class Layer:
     window = None  # rows held at most, where there is an end
     grows = False  # whether every further token takes more, without end
     index_dim = 0  # width of an indexer's key, where there is one
+    query_heads = None  # its own, where they are not the model's
 
     def row_bytes(self, form, ranks=1):
         """Bytes of one row."""
@@ -90,7 +92,10 @@ class Layer:
         return 0
 
     def row_flops(self, query_heads, prefill=False):
-        """FLOPs of one query with one row, all heads: score and weighted value, 2 a multiply-add."""
+        """FLOPs of one query with one row, all heads: score and weighted value, 2 a multiply-add.
+
+        query_heads: the model's, which a layer with heads of its own overrules.
+        """
         return 0
 
     def spare_bytes(self, form, ranks, block_size):
@@ -106,6 +111,7 @@ class Attention(Layer):
     chunk: a query sees its chunk up to itself, so ``window`` rows are the most that are ever held.
     index_dim: width of the key that a sparse-attention indexer keeps beside them, in 8 bits with a 4-byte
     scale, on every rank (DeepSeek-V3.2, section 2.1); 0 without one. index_topk: rows it lets a query read.
+    query_heads: this layer's, None where they are the model's.
     """
 
     kv_heads: int
@@ -115,12 +121,14 @@ class Attention(Layer):
     chunked: bool = False
     index_dim: int = 0
     index_topk: int | None = None
+    query_heads: int | None = None
 
     def __post_init__(self):
         for name in ("kv_heads", "key_dim", "value_dim"):
             whole(getattr(self, name), name, least=1)
-        if self.window is not None:
-            whole(self.window, "window", least=1)
+        for name in ("window", "query_heads"):
+            if getattr(self, name) is not None:
+                whole(getattr(self, name), name, least=1)
 
     @property
     def kind(self):
@@ -174,7 +182,7 @@ class Attention(Layer):
         return self.visible(tokens) * self.vector_bytes(form, ranks) + self.held(tokens) * self.index_bytes
 
     def row_flops(self, query_heads, prefill=False):
-        return 2 * query_heads * (self.key_dim + self.value_dim)
+        return 2 * (self.query_heads or query_heads) * (self.key_dim + self.value_dim)
 
 
 @dataclass(frozen=True)
@@ -198,7 +206,7 @@ class Latent(Attention):
                 "the widths of this latent layer's heads are not known: give nope_dim and value_dim"
             )
         width = sum(self.naive_dims) if prefill else self.key_dim + self.value_dim
-        return 2 * query_heads * width
+        return 2 * (self.query_heads or query_heads) * width
 
 
 @dataclass(frozen=True)

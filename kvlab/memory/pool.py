@@ -2,7 +2,8 @@
 
 Memory is handed out in blocks of ``block_size`` tokens (PagedAttention, arXiv:2309.06180, section 4.1), so
 the last block of each sequence is partly empty; a window rarely begins where a block does, so it lies in one
-block more than it could fill; and one block is kept for writes that go nowhere, as in vLLM.
+block more than it could fill; and one block stands where a table must name one and there is none: vLLM's null
+block, the slot for padding in SGLang.
 """
 
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ class Allocation:
     """Bytes on one rank: ``live`` is the ideal answer, ``total`` what is set aside, the rest the difference.
 
     ``rounding``  room in blocks that are not full yet, of all sequences
-    ``windows``   rows that a window has left behind in blocks it still needs, at the worst moment
+    ``windows``   rows beyond a window in the blocks that it lies in, at the worst moment
     ``spare``     the blocks that belong to nobody
     """
 

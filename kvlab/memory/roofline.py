@@ -12,6 +12,7 @@ from kvlab.memory.catalogue import device as device_named
 from kvlab.memory.errors import whole
 from kvlab.memory.formats import format_named
 from kvlab.memory.ideal import asked, read_bytes
+from kvlab.memory.spec import spec_of
 
 
 @dataclass(frozen=True)
@@ -38,27 +39,40 @@ def touched(model, sequences):
     """The share of all weights that a step over ``sequences`` tokens uses -> float.
 
     1 for a dense model. With experts, each of which one token picks with probability k/E, a batch of B leaves
-    (1 - k/E)^B of them untouched, if it picks at random; what is not in experts is always used.
+    (1 - k/E)^B of them untouched, if it picks at random; what is not in experts is always used, and what is
+    not quantised is in none.
     """
-    if not model.active_parameters or not model.parameters or model.active_parameters >= model.parameters:
+    spec, sequences = spec_of(model), whole(sequences, "sequences", least=1)
+    if not spec.active_parameters or not spec.parameters or spec.active_parameters >= spec.parameters:
         return 1.0
-    active = model.active_parameters / model.parameters
-    if not model.experts or not model.experts_per_token:
+    active = spec.active_parameters / spec.parameters
+    if not spec.experts or not spec.experts_per_token:
         return 1 - (1 - active) ** sequences  # all of it, as if every weight were picked like an expert
-    picked = model.experts_per_token / model.experts
+    picked = spec.experts_per_token / spec.experts
     in_experts = (1 - active) / (1 - picked) if picked < 1 else 0.0  # from active = others + picked x experts
+    in_experts = min(in_experts, 1 - (spec.unquantized_parameters or 0) / spec.parameters)
     return 1 - in_experts * (1 - picked) ** sequences
+
+
+def weights_read(model, tokens, dtype=None, tp=1):
+    """Bytes of weights on one rank that a step over ``tokens`` tokens reads -> int; dtype as in weight_bytes.
+
+    What it leaves untouched are experts, in the format of the quantised weights.
+    """
+    spec = spec_of(model)
+    in_one_format = weight_bytes(spec, dtype or spec.weights_dtype or spec.dtype, tp)
+    return weight_bytes(spec, dtype, tp) - round((1 - touched(spec, tokens)) * in_one_format)
 
 
 def decode(model, tokens, device, sequences=1, dtype=None, weights_dtype=None, tp=1):
     """The next token of ``sequences`` texts that are ``tokens`` long -> :class:`Step`, one rank."""
     spec, form, tp = asked(model, dtype, tp)
     tokens, sequences = whole(tokens, "tokens"), whole(sequences, "sequences", least=1)
-    weights = weight_bytes(spec, weights_dtype, tp)
+    weights = weights_read(spec, sequences, weights_dtype, tp)
     kv = sequences * read_bytes(spec, tokens, form, tp)
     attention = sum(layer.visible(tokens) * layer.row_flops(spec.query_heads) for layer in spec.layers)
     flops = sequences * (2 * _active(spec) + attention) // tp
-    return step_on(device, flops, kv, round(weights * touched(spec, sequences)))
+    return step_on(device, flops, kv, weights)
 
 
 def prefill(model, tokens, device, sequences=1, weights_dtype=None, tp=1, cached=0, dtype=None):
@@ -71,7 +85,7 @@ def prefill(model, tokens, device, sequences=1, weights_dtype=None, tp=1, cached
     spec, form, tp = asked(model, dtype, tp)
     tokens, sequences = whole(tokens, "tokens", least=1), whole(sequences, "sequences", least=1)
     cached = whole(cached, "cached")
-    weights = weight_bytes(spec, weights_dtype, tp)
+    weights = weights_read(spec, sequences * tokens, weights_dtype, tp)
     kv = sequences * read_bytes(spec, cached, form, tp) if cached else 0
     attention = sum(
         (layer.visible_so_far(cached + tokens) - layer.visible_so_far(cached))
@@ -79,11 +93,14 @@ def prefill(model, tokens, device, sequences=1, weights_dtype=None, tp=1, cached
         for layer in spec.layers
     )
     flops = sequences * (2 * _active(spec) * tokens + attention) // tp
-    return step_on(device, flops, kv, round(weights * touched(spec, sequences * tokens)))
+    return step_on(device, flops, kv, weights)
 
 
 def attention_intensity(layer, query_heads, dtype="bf16"):
-    """FLOPs that decode attention does for each byte of cache it reads, in a long text -> float."""
+    """FLOPs that decode attention does for each byte of cache it reads, in a long text -> float.
+
+    query_heads: the model's, as in ``row_flops``.
+    """
     long = 2**20  # a whole number of chunks, of every size in use
     return layer.visible(long) * layer.row_flops(query_heads) / layer.read_bytes(long, format_named(dtype))
 

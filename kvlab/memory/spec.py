@@ -1,15 +1,23 @@
 """A model as the calculator sees it: its layers, one by one, and how large its weights are."""
 
 import json
+import reprlib
 from dataclasses import dataclass, replace
-from os import PathLike, fspath
+from os import PathLike
 from pathlib import Path
 
-from kvlab.checkpoint import read_json
+from kvlab.checkpoint import CheckpointError, read_json
 from kvlab.memory import catalogue
 from kvlab.memory.errors import UnknownName, whole
 from kvlab.memory.families import read_config
-from kvlab.memory.layers import Attention, Latent
+from kvlab.memory.families.quantized import ALL_IN_ONE
+from kvlab.memory.formats import format_named
+from kvlab.memory.layers import Attention, Latent, Layer
+
+# Numbers, and the least that each may be; parameters are 0 where a model is drawn without its weights.
+_MAY_BE_NONE = {"max_tokens": 1, "experts": 0, "experts_per_token": 1} | dict.fromkeys(
+    ("parameters", "active_parameters", "unquantized_parameters"), 0
+)
 
 
 @dataclass(frozen=True)
@@ -17,13 +25,17 @@ class ModelSpec:
     """What decides the cost of a model's cache.
 
     ``layers``             one :class:`~kvlab.memory.layers.Layer` a layer
-    ``query_heads``        query heads of an attention layer
+    ``query_heads``        query heads of an attention layer that says no other number
     ``max_tokens``         the longest text it was made for, None where unknown
-    ``dtype``              format that it computes in, and of its cache unless another is asked for
+    ``dtype``              format that it computes in, and of its cache and weights but for what follows
     ``weights_dtype``      format of its weights unless another is asked for, where it is not ``dtype``
+    ``cache_dtype``        format of its cache unless another is asked for, where it is not ``dtype``
     ``parameters``         of all weights, None where unknown; ``active_parameters``: that one token uses
+    ``unquantized_parameters``  those in ``dtype`` beside others in ``weights_dtype``, None where unknown
     ``experts``            routed experts a layer, 0 without; ``experts_per_token``: that one token uses
     ``notes``              what a reader of the numbers should know: assumptions, and what is not counted
+
+    Raises TypeError or ValueError for what is no layer, number or format.
     """
 
     name: str
@@ -32,11 +44,28 @@ class ModelSpec:
     max_tokens: int | None = None
     dtype: str = "bf16"
     weights_dtype: str | None = None
+    cache_dtype: str | None = None
     parameters: int | None = None
     active_parameters: int | None = None
+    unquantized_parameters: int | None = None
     experts: int = 0
     experts_per_token: int | None = None
     notes: tuple = ()
+
+    def __post_init__(self):
+        if not self.layers or not all(isinstance(layer, Layer) for layer in self.layers):
+            raise TypeError(f"layers is {reprlib.repr(self.layers)}; it must be one Layer or more")
+        whole(self.query_heads, "query_heads", least=1)
+        for name, least in _MAY_BE_NONE.items():
+            if getattr(self, name) is not None:
+                whole(getattr(self, name), name, least)
+        for form in (self.dtype, self.weights_dtype or self.dtype, self.cache_dtype or self.dtype):
+            format_named(form)
+        if (self.unquantized_parameters or 0) > (self.parameters or 0):
+            raise ValueError(
+                f"unquantized_parameters is {self.unquantized_parameters:,}, more than all "
+                f"{self.parameters or 0:,} parameters"
+            )
 
     @classmethod
     def named(cls, name):
@@ -47,17 +76,18 @@ class ModelSpec:
             spec = replace(spec, notes=(row["note"], *spec.notes))
         if row["parameters"] is None:
             return spec
-        return spec.with_parameters(row["parameters"], row.get("active_parameters"))
+        numbers = ("parameters", "active_parameters", "unquantized_parameters")
+        return spec.with_parameters(*(row.get(name) for name in numbers))
 
     @classmethod
     def from_config(cls, config, name=None):
-        """A Hugging Face config.json: its dict, its path, or the folder it lies in.
+        """A Hugging Face config.json: its dict, its path, or the folder it lies in; its text: from_json.
 
         Raises UnknownArchitecture for one we do not know, CheckpointError for one that is damaged or does
         not say what is needed; both name the field.
         """
         if isinstance(config, str | PathLike):
-            path = Path(fspath(config))
+            path = _path(config)
             path = path / "config.json" if path.is_dir() else path
             name = name or path.resolve().parent.name
             config = read_json(path)
@@ -92,16 +122,26 @@ class ModelSpec:
     def uniform_latent(cls, *, layers, kv_lora_rank, rope_dim, query_heads, nope_dim=0, value_dim=0, **more):
         """By hand: equal MLA layers. nope_dim and value_dim matter for prefill's FLOPs alone."""
         rank, rope = whole(kv_lora_rank, "kv_lora_rank", 1), whole(rope_dim, "rope_dim", 1)
-        layer = Latent(1, rank + rope, rank, naive_dims=(nope_dim and nope_dim + rope, value_dim))
+        nope, value = whole(nope_dim, "nope_dim"), whole(value_dim, "value_dim")
+        layer = Latent(1, rank + rope, rank, naive_dims=(nope and nope + rope, value))
         query_heads = whole(query_heads, "query_heads", 1)
         return cls(more.pop("name", "by hand"), (layer,) * whole(layers, "layers", 1), query_heads, **more)
 
-    def with_parameters(self, parameters, active_parameters=None):
+    def with_parameters(self, parameters, active_parameters=None, unquantized_parameters=None):
         """The same model with its number of weights, which a config.json does not say."""
         parameters = whole(parameters, "parameters", least=1)
         if active_parameters is not None and whole(active_parameters, "active_parameters", 1) > parameters:
             raise ValueError(f"active_parameters is {active_parameters:,}, more than all {parameters:,}")
-        return replace(self, parameters=parameters, active_parameters=active_parameters)
+        notes = [note for note in self.notes if note != ALL_IN_ONE]
+        if self.weights_dtype is not None and unquantized_parameters is None:
+            notes.append(ALL_IN_ONE)
+        return replace(
+            self,
+            parameters=parameters,
+            active_parameters=active_parameters,
+            unquantized_parameters=unquantized_parameters,
+            notes=tuple(notes),
+        )
 
     def kinds(self):
         """How many layers of each kind -> {kind: count}, in the order of first appearance."""
@@ -122,7 +162,27 @@ def spec_of(model):
     try:
         return ModelSpec.named(model)
     except UnknownName:
-        path = Path(model).expanduser()
-        if path.exists() or model.endswith(".json"):
+        path = _path(model)
+        if model and (path.exists() or model.endswith(".json")):
             return ModelSpec.from_config(path)
         raise
+
+
+def _path(text):
+    """A path as it was written, ``~`` and all. Raises ValueError for what cannot be one."""
+    if isinstance(text, str) and text.lstrip().startswith("{"):
+        raise ValueError(
+            "this is the text of a config.json: give the file's path, or ModelSpec.from_json(text)"
+        )
+    try:
+        path = Path(text).expanduser()
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return path
+    except (OSError, RuntimeError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else error
+        raise CheckpointError(
+            f"{reprlib.repr(str(text))} is neither a model of the catalogue nor a path that can be opened "
+            f"({why}): give the path of a config.json"
+        ) from None
+    return path

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -45,11 +46,11 @@ def test_the_keys_of_the_contract(capsys):
 def test_with_a_device(capsys):
     asking = ["Llama-3.1-8B", "--device", "H100 SXM", "--weights-dtype", "bf16", "--sequences", "4"]
     answer = asked(capsys, *asking)
-    free = 81_559 * 2**20 - 8_030_000_000 * 2
+    free = 81_559 * 2**20 - 8_030_261_248 * 2
     assert answer["free_per_rank"] == free
     assert answer["fits_sequences"] == free // (4096 * 131_072)
     assert answer["max_tokens"] == free // (4 * 131_072) and answer["model_limit"] == 131_072
-    read = 8_030_000_000 * 2 + 4 * 4096 * 131_072
+    read = 8_030_261_248 * 2 + 4 * 4096 * 131_072
     assert answer["tpot_floor_s"] == pytest.approx(read / 3350e9)
     held_back = asked(capsys, *asking, "--reserve", "0.1")
     assert held_back["free_per_rank"] == free - round(0.1 * 81_559 * 2**20)
@@ -72,6 +73,12 @@ def test_a_config_of_ones_own(capsys, tmp_path):
     assert run(["memory", str(tmp_path), *device]) == 2
     assert "--parameters" in capsys.readouterr().err
     assert asked(capsys, str(tmp_path), *device, "--parameters", "1e6")["weights_per_rank"] == 4_000_000
+    assert run(["memory", json.dumps(config)]) == 2
+    assert "the text of a config.json: give the file's path" in capsys.readouterr().err
+    (tmp_path / "config.json").write_text(json.dumps(config | {"head_dim": 10**400}))
+    for table in ([], ["--json", *device, "--parameters", "1e6"]):
+        assert run(["memory", str(tmp_path), *table]) == 2
+        assert capsys.readouterr() == ("", "kvlab memory: the model's numbers are too large to work with\n")
 
 
 def test_for_people(capsys):
@@ -101,6 +108,15 @@ def test_no_speed_where_the_weights_alone_do_not_fit(capsys):
     held = ["Llama-3.1-70B", "--device", "H100 SXM", "--weights-dtype", "fp8", "--reserve", "0.3"]
     said = told(capsys, *held)
     assert "what is held back fill the device" in said and "a decode step" not in said
+
+
+def test_a_rounded_number_of_parameters_is_said_where_weights_are(capsys):
+    line = "\nNote: Its weights go by 27,400,000,000 parameters, a rounded figure: it includes the vision "
+    on_a_device = ["--device", "H100 SXM"]
+    assert line in told(capsys, "google/gemma-3-27b-it", *on_a_device)
+    assert line not in told(capsys, "Gemma-3-27B")
+    assert "rounded" not in told(capsys, "Gemma-3-27B", *on_a_device, "--parameters", "27432406640")
+    assert "rounded" not in told(capsys, "Gemma-3-1B", *on_a_device)
 
 
 def test_what_is_held_back_is_said(capsys):
@@ -139,12 +155,22 @@ def test_it_ends_quietly_where_nobody_reads_on(arguments):
         (["Llama-3.1-8B", "--reserve", "2", "--device", "H100 SXM"], "share"),
         (["no/such/config.json"], "missing"),
         ([], "--list"),
+        ([""], "--list"),
+        (["x" * 5000], "neither a model of the catalogue nor a path"),
+        (["~nosuchuser/config.json"], "neither a model of the catalogue nor a path|missing"),
+        (["Llama-3.1-8B", "--dtype", ""], "--dtype is empty"),
+        (["Llama-3.1-8B", "--weights-dtype", "fp8"], "--weights-dtype says nothing .* with --device"),
+        (["Llama-3.1-8B", "--reserve", "0"], "--reserve says nothing .* with --device"),
+        (["Llama-3.1-8B", "--parameters", "1.5"], "--parameters 1.5 is no number of .* a whole one"),
+        (["Llama-3.1-8B", "--parameters", "nan"], "--parameters nan is no number of parameters"),
+        (["Llama-3.1-8B", "--parameters", "2e18"], "--parameters 2e\\+18 is no number of parameters"),
+        (["Llama-3.1-8B", "--tokens", "9" * 320], "--tokens is above 1,000,000,000,000,000,000"),
     ],
 )
 def test_refusals_in_one_line(arguments, said, capsys):
     assert run(["memory", *arguments]) == 2
     captured = capsys.readouterr()
-    assert captured.out == "" and said in captured.err
+    assert captured.out == "" and re.search(said, captured.err)
     assert captured.err.count("\n") == 1 and captured.err.startswith("kvlab memory: ")
 
 

@@ -60,6 +60,14 @@ def test_every_model_adds_up(row):
     assert bool(notes) == (not {"dtype", "torch_dtype"} & config.keys())
 
 
+@pytest.mark.parametrize("row", ROWS, ids=ids)
+def test_parameters_are_exact_or_said_to_be_rounded(row):
+    """Those that are not said to be rounded are counted in tests/reference/test_parameters.py."""
+    assert bool(row.get("parameters_rounded")) == (row["parameters"] % 10**7 == 0)
+    assert 0 <= row.get("unquantized_parameters", 0) < row["parameters"]
+    assert "unquantized_parameters" not in row or "quantization_config" in row["config"]
+
+
 def test_a_model_has_its_name_from_before_and_after_a_rename():
     for large in ("8B", "70B", "405B"):
         before, after = (

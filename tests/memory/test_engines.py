@@ -10,6 +10,7 @@ from kvlab.memory.engines import (
     Buffers,
     llamacpp_buffers,
     llamacpp_cells,
+    llamacpp_states,
     sglang_buffers,
     vllm_blocks,
 )
@@ -74,3 +75,33 @@ def test_what_is_not_covered_is_refused():
     uneven = replace(hybrid(1, 1), layers=(FULL, Attention(1, 3, 4), STATE))
     with pytest.raises(ValueError, match="one size beside states"):
         vllm_blocks(uneven)
+
+
+@pytest.mark.parametrize(
+    ("call", "name"),
+    [
+        (lambda: vllm_blocks(hybrid(2, 6), block_size=0), "block_size"),
+        (lambda: vllm_blocks(hybrid(2, 0), block_size=-16), "block_size"),
+        (lambda: vllm_blocks(hybrid(2, 6), speculative_tokens=-1), "speculative_tokens"),
+        (lambda: Blocks(4, 5).cut(-1), "available"),
+        (lambda: Blocks(4, 5).needed(1.5), "tokens"),
+        (lambda: Blocks(4, 5).longest(-1), "blocks"),
+        (lambda: Blocks(4, 5).reported(2.0, 3), "blocks"),
+        (lambda: Blocks(4, 5).reported(2, 0), "max_tokens"),
+        (lambda: sglang_buffers(hybrid(1, 1), -1), "tokens"),
+        (lambda: sglang_buffers(hybrid(1, 1), 1, page_size=0), "page_size"),
+        (lambda: llamacpp_cells(-1), "tokens"),
+        (lambda: llamacpp_cells(1, window=0), "window"),
+        (lambda: llamacpp_cells(1, sequences=0), "sequences"),
+        (lambda: llamacpp_buffers(hybrid(1, 1), 1, ubatch=0.5), "ubatch"),
+        (lambda: llamacpp_states(hybrid(1, 1), sequences=0), "sequences"),
+        (lambda: llamacpp_states(hybrid(1, 1), rollback=-1), "rollback"),
+    ],
+)
+def test_numbers_that_are_none_are_refused_by_name(call, name):
+    with pytest.raises((TypeError, ValueError), match=f"^{name} is .*; it must be"):
+        call()
+
+
+def test_blocks_that_states_fill_leave_no_tokens():
+    assert Blocks(16, 100, state_blocks=3).longest(2) == 0

@@ -62,7 +62,7 @@ def test_multi_query():
 
 def test_mistral_slides_where_it_says_so():
     assert windows(read("mistral", sliding_window=5)) == [5] * 4
-    assert windows(read("mistral", sliding_window=None)) == windows(read("mistral")) == [None] * 4
+    assert windows(read("mistral", sliding_window=None)) == [None] * 4
 
 
 @pytest.mark.parametrize("family", ["qwen2", "qwen3"])
@@ -110,6 +110,7 @@ def test_flags_are_true_or_false(word):
         ("gpt_oss", {}, [5, None, 5, None]),
         ("gemma3_text", {"sliding_window_pattern": 2}, [5, None, 5, None]),
         ("gemma3_text", {"_sliding_window_pattern": 3}, [5, 5, None, 5]),
+        ("gemma3_text", {"_sliding_window_pattern": 3, "sliding_window_pattern": 3}, [5, 5, None, 5]),
         ("gemma3_text", {}, [5, 5, 5, 5]),  # every sixth layer
         ("cohere2", {}, [5, 5, 5, None]),
         ("olmo3", {}, [5, 5, 5, None]),
@@ -128,7 +129,7 @@ def test_layers_that_slide(family, fields, expected):
 
 
 def test_a_window_longer_than_the_text_is_none():
-    assert cost(read("mistral", sliding_window=50), 40) == cost(read("mistral"), 40)
+    assert cost(read("mistral", sliding_window=50), 40) == cost(read("mistral", sliding_window=None), 40)
 
 
 def test_layer_types_may_go_on_beyond_the_model():
@@ -211,8 +212,22 @@ def test_the_language_model_of_a_multimodal_one():
     spec = nested(text, "mistral3", torch_dtype="float16", vision_config=vision)
     assert spec.layers == (Attention(8, 128, 128),) * 40
     assert (spec.dtype, spec.max_tokens, spec.query_heads) == ("fp16", 131072, 32)
-    inside = nested(text | {"torch_dtype": "bfloat16"}, "mistral3", torch_dtype="float16")
-    assert inside.dtype == "bf16"  # the text's own, where it says it
+
+
+@pytest.mark.parametrize(
+    ("outer", "inner", "dtype"),
+    [
+        ({"torch_dtype": "bfloat16"}, {"torch_dtype": "float32"}, "bf16"),
+        ({"torch_dtype": "bfloat16"}, {"dtype": "float32"}, "bf16"),
+        ({"dtype": "float16"}, {"dtype": "float32", "torch_dtype": "float32"}, "fp16"),
+        ({}, {"dtype": "float16"}, "fp16"),
+        ({"dtype": None}, {"dtype": "float16"}, "fp16"),
+        ({"torch_dtype": "auto"}, {"dtype": "float16"}, "fp16"),
+    ],
+)
+def test_the_dtype_of_the_whole_is_that_of_its_parts(outer, inner, dtype):
+    """As transformers loads it, which sets the outer one on every part."""
+    assert nested(row("Gemma-3-27B") | {"torch_dtype": None} | inner, **outer).dtype == dtype
 
 
 @pytest.mark.parametrize("name", ["Gemma-3-27B", "Llama-4-Scout-17B-16E", "Qwen3.5-27B", "Gemma-4-31B"])
@@ -235,12 +250,7 @@ def test_text_as_it_is_pasted():
 
 def test_fields_of_other_models_do_no_harm():
     """Leftovers that the family does not use."""
-    leftovers = {
-        "sliding_window": 5,
-        "use_sliding_window": True,
-        "layer_types": [SLIDING] * 4,
-        "multi_query": True,
-    }
+    leftovers = {"sliding_window": 5, "use_sliding_window": True, "multi_query": True}
     assert read("llama", kv_lora_rank=9, mamba_n_heads=3).layers == read("llama").layers
     assert read("gpt2", "num_key_value_heads", **leftovers).layers == (Attention(6, 8, 8),) * 4
 
@@ -251,6 +261,8 @@ def test_fields_of_other_models_do_no_harm():
         ({"torch_dtype": "bfloat16"}, "bf16"),
         ({"dtype": "float16"}, "fp16"),
         ({"dtype": "float32", "torch_dtype": "float32"}, "fp32"),
+        ({"dtype": "torch.bfloat16", "torch_dtype": "bfloat16"}, "bf16"),
+        ({"dtype": "BF16", "torch_dtype": "torch.bfloat16"}, "bf16"),
         ({}, "bf16"),
         ({"torch_dtype": None}, "bf16"),
         ({"torch_dtype": "auto"}, "bf16"),
@@ -260,6 +272,32 @@ def test_dtypes(said, dtype):
     spec = read("llama", **said)
     assert spec.dtype == dtype
     assert any("bf16 is assumed" in note for note in spec.notes) == (not {*said.values()} - {None, "auto"})
+
+
+@pytest.mark.parametrize("spelling", ["n_embd", "n_embed", "d_model"])
+def test_spellings_of_one_size(spelling):
+    spec = read("bloom", "hidden_size", "num_key_value_heads", **{spelling: 48})
+    assert spec.layers == (Attention(6, 8, 8),) * 4
+
+
+def test_the_last_layer_of_gemma_4_is_full():
+    """By the rule and against the list, as transformers forces it."""
+    fields = {"head_dim": 8, "global_head_dim": 12, "sliding_window": 5}
+    assert windows(read("gemma4_text", **fields)) == [5, 5, 5, None]
+    assert windows(read("gemma4_text", **fields, layer_types=[FULL] + [SLIDING] * 3)) == [None, 5, 5, None]
+
+
+def test_layers_may_have_query_heads_of_their_own():
+    """Named where they differ, in Step's sliding layers and in MiMo's."""
+    fields = {"head_dim": 8, "sliding_window": 5, "layer_types": [FULL, SLIDING] * 2}
+    other = {"num_attention_heads": 12, "num_attention_groups": 3}
+    spec = read("step3p5", num_attention_groups=2, attention_other_setting=other, **fields)
+    assert spec.layers[:2] == (Attention(2, 8, 8), Attention(3, 8, 8, 5, query_heads=12))
+    assert {layer.query_heads for layer in ModelSpec.named("Step-3.7-Flash").layers} == {None, 96}
+    mimo = ModelSpec.from_config(row("MiMo-V2-Flash") | {"swa_num_attention_heads": 96})
+    assert {(layer.window, layer.query_heads) for layer in mimo.layers} == {(None, None), (128, 96)}
+    with pytest.raises(ValueError, match="100 query heads cannot share 8 KV heads"):
+        ModelSpec.from_config(row("MiMo-V2-Flash") | {"swa_num_attention_heads": 100})
 
 
 def test_layers_for_multi_token_prediction_are_noted_and_not_counted():

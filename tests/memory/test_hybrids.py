@@ -80,3 +80,45 @@ def test_recurrent_gemma_repeats_its_blocks():
     assert read("recurrent_gemma", **fields).kinds() == {"state": 2, "sliding": 2}
     with pytest.raises(ValueError, match="block"):
         read("recurrent_gemma", **fields | {"block_types": ["recurrent", "convolution"]})
+
+
+def states_note(spec):
+    return any("states are counted in fp32, since the config does not say" in note for note in spec.notes)
+
+
+DELTA = {"linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_key_head_dim": 10}
+DELTA |= {"linear_value_head_dim": 14, "linear_conv_kernel_dim": 4, "head_dim": 8}
+JAMBA = {"attn_layer_period": 4, "attn_layer_offset": 2, "mamba_expand": 2, "mamba_d_conv": 4}
+OPEN = {
+    **dict.fromkeys(("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text"), DELTA),
+    "granitemoehybrid": MAMBA | {"layer_types": ["mamba", "attention", "mamba", "mamba"]},
+    "jamba": JAMBA | {"mamba_d_state": 10},
+}
+FP32_ANYWAY = {
+    "kimi_linear": MLA
+    | {
+        "linear_attn_config": {
+            **{"num_heads": 5, "head_dim": 16, "short_conv_kernel_size": 4},
+            **{"full_attn_layers": [4], "kda_layers": [1, 2, 3]},
+        }
+    },
+    "nemotron_h": NEMOTRON | {"hybrid_override_pattern": "M*-E", "head_dim": 8},
+    "recurrent_gemma": {"attention_window_size": 5, "head_dim": 8},
+}
+
+
+@pytest.mark.parametrize("family", OPEN | FP32_ANYWAY)
+def test_states_that_are_fp32_by_our_choice_alone_are_noted(family):
+    """vLLM keeps these in the convolution's dtype, but those of some families in fp32 by itself."""
+    spec = read(family, **(OPEN | FP32_ANYWAY)[family])
+    [state] = {layer for layer in spec.layers if layer.kind == "state"}
+    assert state.state_form.name == "fp32" and states_note(spec) == (family in OPEN)
+
+
+@pytest.mark.parametrize("name", ["mamba_ssm_dtype", "mamba_ssm_cache_dtype"])
+def test_states_whose_format_the_file_says(name):
+    spec = read("qwen3_next", **DELTA, **{name: "bfloat16"})
+    assert spec.layers[0].state_form.name == "bf16" and not states_note(spec)
+    assert states_note(read("qwen3_next", **DELTA, **{name: "auto"}, torch_dtype="auto"))
+    dense = read("granitemoehybrid", layer_types=["attention"] * 4, **MAMBA)
+    assert not states_note(dense)

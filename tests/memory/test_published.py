@@ -105,7 +105,8 @@ def textbook(row, spec, kv_heads=None, head_dim=None, layers=None):
 
 
 def by_parameters(row, spec):
-    return Fraction(7, 2) * 2**20 * Fraction(spec.parameters, 10**9) * Fraction(row["tokens"], 1024)
+    billions = round(Fraction(spec.parameters, 10**9), 1)  # as a model's name has them
+    return Fraction(7, 2) * 2**20 * billions * Fraction(row["tokens"], 1024)
 
 
 def reduction(row, spec, against, bits):

@@ -7,12 +7,12 @@ import pytest
 
 from kvlab.checkpoint import CheckpointError
 from kvlab.memory import FAMILIES, ModelSpec, UnknownArchitecture, kv_bytes, models
+from tests.memory.specs import MLA
 
 LLAMA = {
     **{"model_type": "llama", "num_hidden_layers": 4, "hidden_size": 48},
     **{"num_attention_heads": 6, "num_key_value_heads": 2},
 }
-FULL, SLIDING = "full_attention", "sliding_attention"
 
 
 def refused(says, config, error=CheckpointError):
@@ -30,7 +30,15 @@ def test_an_unknown_architecture(family):
     text = refused(
         f"model_type '{family}'.*Known: .*by hand", changed(model_type=family), UnknownArchitecture
     )
-    assert all(known in text for known in FAMILIES) and "ModelSpec.uniform(layers=" in text
+    assert all(known in text for known in FAMILIES)
+    assert "ModelSpec.uniform(layers=" in text and "where they differ ModelSpec(name, (Attention(" in text
+
+
+@pytest.mark.parametrize("inside", ["llm_config", "language_config", "thinker_config"])
+def test_a_language_model_in_an_object_that_is_not_looked_into(inside):
+    config = {"model_type": "some_vl", inside: LLAMA}
+    refused(f"stands in {inside}: give that object alone", config, UnknownArchitecture)
+    assert ModelSpec.from_config(config[inside]).kinds() == {"full": 4}
 
 
 @pytest.mark.parametrize(
@@ -38,6 +46,18 @@ def test_an_unknown_architecture(family):
 )
 def test_no_architecture_at_all(config):
     refused("does not say its model_type", config, UnknownArchitecture)
+
+
+def test_the_object_that_lacks_a_field_is_named():
+    """The inner one of two, and why it may be missing."""
+    inner = {name: value for name, value in LLAMA.items() if name != "num_hidden_layers"}
+    says = "config.json, text_config lacks num_hidden_layers; transformers leaves out .*: add the field"
+    refused(says, LLAMA | {"text_config": inner})
+    refused("^config.json lacks num_hidden_layers; transformers leaves out", inner)
+    inner = changed(model_type="cohere", num_key_value_heads=None)
+    refused("^config.json, text_config does not say num_key_value_heads", {"text_config": inner})
+    inner = changed(n_layer=5)
+    refused("^config.json, text_config contradicts itself", {"text_config": inner})
 
 
 def test_an_architecture_that_only_the_inner_part_says():
@@ -93,6 +113,21 @@ def test_sizes_are_there(name, absent):
             "layer_types, which this family needs",
         ),
         ("granitemoehybrid", {}, "does not say layer_types"),
+        ("mistral", {}, "lacks sliding_window; .* add the field, null .or 0. for none"),
+        ("llama4_text", {"head_dim": 8}, "lacks attention_chunk_size; .* null .or 0. for none"),
+        ("gemma3n_text", {"head_dim": 8, "sliding_window": 5}, "lacks num_kv_shared_layers; .* null .or 0."),
+        *[
+            (
+                family,
+                {"use_sliding_window": True, "max_window_layers": 2, "head_dim": 8},
+                "lacks sliding_window",
+            )
+            for family in FAMILIES
+            if family.startswith(("qwen2", "qwen3_moe")) or family == "qwen3"
+        ],
+        ("gemma3_text", {"use_bidirectional_attention": True}, "a token sees those after it"),
+        ("gemma4_text", {"use_bidirectional_attention": "all"}, "a token sees those after it"),
+        ("deepseek_v2", {"use_mla": False, **MLA}, "use_mla is false, .*by hand"),
         ("deepseek_v3", {"kv_lora_rank": 20, "qk_rope_head_dim": 6, "v_head_dim": 8}, "qk_nope_head_dim"),
         ("deepseek_v3", {"qk_rope_head_dim": 6}, "kv_lora_rank"),
         ("deepseek_v4", {"head_dim": 8, "sliding_window": 5}, "compress_ratios must say 0, 4 or 128"),
@@ -116,6 +151,12 @@ def test_what_a_family_has_to_say(family, fields, says):
         ({"n_head": 3}, "contradicts itself: .*'n_head': 3"),
         ({"n_embd": 64}, "contradicts itself: .*'n_embd': 64"),
         ({"dtype": "float16", "torch_dtype": "bfloat16"}, "contradicts itself: .*'dtype': 'float16'"),
+        ({"sliding_window_pattern": 5, "_sliding_window_pattern": 6}, "contradicts itself: .*5.*6"),
+        ({"block_types": ["attention"], "_block_types": ["recurrent"]}, "contradicts itself"),
+        ({"num_nextn_predict_layers": "x"}, "num_nextn_predict_layers is 'x'; it must be an integer"),
+        ({"num_nextn_predict_layers": -1}, "num_nextn_predict_layers is -1"),
+        ({"num_nextn_predict_layers": 1.0}, "num_nextn_predict_layers is 1.0"),
+        ({"mtp_num_hidden_layers": [1]}, "mtp_num_hidden_layers is"),
         ({"num_experts": 4, "num_local_experts": 8}, "contradicts itself"),
         ({"torch_dtype": "float64"}, "unknown dtype 'float64'; known: fp32, bf16"),
         ({"torch_dtype": 16}, "dtype is 16; it must be a string"),
@@ -130,24 +171,6 @@ def test_contradictions(fields, says):
 def test_spellings_that_agree():
     assert ModelSpec.from_config(changed(n_layer=4, n_head=6, n_embd=48)).layers
     assert ModelSpec.from_config(changed(n_layer=None)).layers
-
-
-@pytest.mark.parametrize(
-    ("types", "says"),
-    [
-        ([FULL] * 3, "layer_types has 3 entries for 4 layers"),
-        ([], "layer_types has 0 entries for 4 layers"),
-        ([FULL, "global", SLIDING, FULL], f"layer_types global not known here; known: {FULL}, {SLIDING}"),
-        ([FULL, "linear_attention", SLIDING, FULL], "layer_types linear_attention not known here"),
-        ([FULL, None, SLIDING, FULL], "layer_types is .*; it must be a list of strings"),
-        ([FULL, 1, SLIDING, FULL], "must be a list of strings"),
-        ("full_attention", "must be a list of strings"),
-        ({"0": FULL}, "must be a list of strings"),
-    ],
-)
-@pytest.mark.parametrize("family", ["gemma2", "gpt_oss", "olmo3"])
-def test_layer_types_too_short_or_strange(family, types, says):
-    refused(says, changed(model_type=family, head_dim=8, sliding_window=5, layer_types=types))
 
 
 def test_differences_by_layer_are_not_overlooked():
@@ -242,6 +265,7 @@ def test_junk_in_how_weights_are_quantised(junk):
 
 
 JUNK = [None, "x", "false", "", [], {}, -1, 0, True, 1.5, math.nan, [[]], [{}], [None], ["x"], [5], {"a": 1}]
+
 ONE_A_FAMILY = {row["config"]["model_type"]: row["config"] for row in models().values()}
 
 

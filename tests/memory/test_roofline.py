@@ -62,6 +62,7 @@ LAYERS = {
     "full": Attention(2, 8, 6),
     "sliding": Attention(2, 8, 6, window=7),
     "latent": Latent(1, 12, 8, naive_dims=(9, 5)),
+    "with heads of its own": Attention(2, 8, 6, window=7, query_heads=10),
     "shared": Shared(Attention(2, 8, 6)),
     "shared and sliding": Shared(Attention(2, 8, 6, window=7)),
     "indexed": Attention(2, 8, 8, index_dim=4, index_topk=7),
@@ -140,6 +141,12 @@ def test_a_batch_of_one_touches_the_active_share_and_a_large_one_everything():
     step = decode(MOE, 10, DEVICE)
     assert (step.weights_read, weight_bytes(MOE)) == (1200, 2000)
     assert step.flops == 2 * 600 + 10 * LAYERS["full"].row_flops(16)
+
+
+@pytest.mark.parametrize("sequences", [0, -1, True, 1.5])
+def test_a_step_over_nothing_touches_nothing_that_could_be_said(sequences):
+    with pytest.raises((TypeError, ValueError), match="sequences is"):
+        touched(MOE, sequences)
 
 
 @pytest.mark.parametrize("active", [None, 1000, 2000])

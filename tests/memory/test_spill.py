@@ -138,7 +138,7 @@ def test_a_faster_device_asks_for_a_faster_link(spec, new, cached):
 @pytest.mark.parametrize("cached", [0, 5000, 100_000])
 def test_the_formula_for_full_attention(cached):
     """k x R / (2 P + A x (cached + (new + 1) / 2)): k is 128 KiB, and A 32 layers x 32 heads x 256 x 2."""
-    below = 2 * 8.03e9 + 32 * 32 * 256 * 2 * (cached + 2049 / 2)
+    below = 2 * 8_030_261_248 + 32 * 32 * 256 * 2 * (cached + 2049 / 2)
     assert break_even(LLAMA, 2048, H100, cached) == pytest.approx(131072 * 989e12 / below, rel=1e-9)
 
 

@@ -230,8 +230,18 @@ def test_states(name, tokens):
     assert found == spec.kinds()["state"] > 1
 
 
+@pytest.mark.parametrize("name", ["llama", "mimo_v2_flash", "step3p5"])
+def test_query_heads_of_every_layer(name):
+    """As many as its projection has; sliding layers may have more than the rest."""
+    spec, blocks = ModelSpec.from_config(CASES[name]), model_of(name).layers
+    for layer, block in zip(spec.layers, blocks, strict=True):
+        wide = block.self_attn.q_proj.out_features
+        assert wide == (layer.query_heads or spec.query_heads) * layer.key_dim
+    assert {layer.query_heads for layer in spec.layers} == ({None, 12} if name == "step3p5" else {None})
+
+
 # transformers saves these under fields of its own, which we may not know; then we must say so.
-MAY_BE_REFUSED = {"deepseek_v4", "gemma4_text", "minimax_m3", "nemotron_h", "step3p5"}
+MAY_BE_REFUSED = {"deepseek_v4", "gemma4_text", "minimax_m3", "step3p5"}
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -37,6 +37,12 @@ OWN_HEAD_DIM = (
 )
 
 
+BY_HAND = (
+    "give its layers by hand: ModelSpec.uniform(layers=..., kv_heads=..., head_dim=...), or where they "
+    "differ ModelSpec(name, (Attention(kv_heads, key_dim, value_dim, window), ...), query_heads)"
+)
+
+
 def said(fields, name):
     """A flag that a configuration may leave out, which means no."""
     return fields.values[name] is not None and fields.flag(name)
@@ -48,18 +54,18 @@ def attention(fields, family, window=None, chunked=False):
     if kv_heads is None:
         if family not in MHA_UNLESS_SAID:
             raise CheckpointError(
-                f"config.json does not say num_key_value_heads, in which {family} models differ: add it"
+                f"{fields.where} does not say num_key_value_heads, in which {family} models differ: add it"
             )
         kv_heads = heads
     width = head_dim(fields, family)
-    return checked(heads, Attention(kv_heads, width, width, window, chunked))
+    return checked(fields, heads, Attention(kv_heads, width, width, window, chunked))
 
 
-def checked(heads, layer):
+def checked(fields, heads, layer):
     """The layer, if its KV heads can serve so many query heads evenly."""
     if heads % layer.kv_heads:
         raise CheckpointError(
-            f"config.json: {heads} query heads cannot share {layer.kv_heads} KV heads evenly: one is wrong"
+            f"{fields.where}: {heads} query heads cannot share {layer.kv_heads} KV heads evenly: one is wrong"
         )
     return layer
 
@@ -71,12 +77,13 @@ def head_dim(fields, family):
         return given
     if family in OWN_HEAD_DIM:
         raise CheckpointError(
-            f"config.json does not say head_dim, which {family} models choose freely: add the field"
+            f"{fields.where} does not say head_dim, which {family} models choose freely: add the field"
         )
     hidden, heads = fields.integer("hidden_size"), fields.integer("num_attention_heads")
     if hidden % heads:
         raise CheckpointError(
-            f"config.json does not say head_dim, and hidden_size {hidden} does not divide into {heads} heads"
+            f"{fields.where} does not say head_dim, and hidden_size {hidden} does not divide into {heads} "
+            f"heads: add the field"
         )
     return hidden // heads
 
@@ -94,7 +101,7 @@ def falcon(fields, family):
         kv_heads = fields.integer("num_kv_heads")
     else:
         kv_heads = one_or_all(fields, heads)
-    return [checked(heads, Attention(kv_heads, width, width))] * fields.integer("num_hidden_layers")
+    return [checked(fields, heads, Attention(kv_heads, width, width))] * fields.integer("num_hidden_layers")
 
 
 def gpt_bigcode(fields, family):
@@ -107,7 +114,7 @@ def one_or_all(fields, heads):
     """KV heads of a family that has one for all query heads, or one each: up to 71 times apart, so say it."""
     if fields.values["multi_query"] is None:
         raise CheckpointError(
-            "config.json does not say multi_query: one KV head for all query heads, or one each? Add it"
+            f"{fields.where} does not say multi_query: one KV head for all query heads, or one each? Add it"
         )
     return 1 if fields.flag("multi_query") else heads
 
@@ -131,14 +138,47 @@ def latent(fields, indexer=None):
 def deepseek(fields, family):
     """MLA, in DeepSeek-V3.2 and GLM-5 with an indexer, which some of the layers may share."""
     count = fields.integer("num_hidden_layers")
+    if fields.values["use_mla"] is not None and not fields.flag("use_mla"):
+        raise CheckpointError(
+            f"{fields.where}: use_mla is false, so that its layers are not latent: {BY_HAND}"
+        )
     if family not in ("deepseek_v32", "glm_moe_dsa") and fields.values["index_head_dim"] is None:
         return [latent(fields)] * count
-    types = fields.texts("indexer_types", null=True) or ["full"] * count
-    if len(types) < count or set(types) - {"full", "shared"}:
+    return [latent(fields, kind) for kind in indexers(fields, family, count)]
+
+
+def indexers(fields, family, count):
+    """Whose pick each layer uses: its own indexer's, "full", or that of a layer below, "shared"."""
+    listed = fields.texts("indexer_types", null=True)
+    ruled = indexer_rule(fields, count) if family == "glm_moe_dsa" else None
+    for types in filter(None, (listed, ruled)):
+        if len(types) < count or set(types) - {"full", "shared"}:
+            raise CheckpointError(
+                f"{fields.where}: indexer_types must say full or shared (index_topk_pattern: F or S) for "
+                f"each of the {count} layers"
+            )
+    if listed and ruled and listed[:count] != ruled[:count]:
         raise CheckpointError(
-            f"config.json: indexer_types must say full or shared for each of the {count} layers"
+            f"{fields.where} contradicts itself: indexer_types are not those that index_topk_pattern or "
+            f"index_topk_freq gives"
         )
-    return [latent(fields, types[number]) for number in range(count)]
+    return (listed or ruled or ["full"] * count)[:count]
+
+
+def indexer_rule(fields, count):
+    """GLM-5's rules, a pattern or else one full layer in so many (transformers, GlmMoeDsaConfig) -> list, or
+    None where the file has neither."""
+    pattern = fields.values["index_topk_pattern"]
+    if isinstance(pattern, str):
+        return [{"F": "full", "S": "shared"}.get(letter, letter) for letter in pattern]
+    if pattern is not None:
+        return fields.texts("index_topk_pattern")
+    period = fields.integer("index_topk_freq", least=0, null=True)
+    if period is None:
+        return None
+    given = fields.integer("index_skip_topk_offset", least=0, null=True)
+    offset = 2 if given is None else given
+    return ["full" if max(n - offset + 1, 0) % max(period, 1) == 0 else "shared" for n in range(count)]
 
 
 def minimax_m3(fields, family):
@@ -149,19 +189,19 @@ def minimax_m3(fields, family):
         types = fields.texts("layer_types", null=True) or ["full_attention"] * count
         if len(types) < count or set(types) - {"full_attention", "minimax_m3_sparse"}:
             raise CheckpointError(
-                "config.json: layer_types must say full_attention or minimax_m3_sparse, a layer"
+                f"{fields.where}: layer_types must say full_attention or minimax_m3_sparse, a layer"
             )
         marks, inner = [kind != "full_attention" for kind in types], fields
         names = ("index_head_dim", "index_topk_blocks", "index_block_size")
     else:
-        inner = Fields(sparse, "config.json, sparse_attention_config")
+        inner = Fields(sparse, f"{fields.where}, sparse_attention_config")
         if not inner.flag("use_sparse_attention"):
             return [layer] * count
         marks = inner.values.get("sparse_attention_freq")
         names = ("sparse_index_dim", "sparse_topk_blocks", "sparse_block_size")
     if not isinstance(marks, list) or len(marks) < count:
         raise CheckpointError(
-            f"config.json: sparse_attention_freq must mark each of the {count} layers with 0 or 1"
+            f"{fields.where}: sparse_attention_freq must mark each of the {count} layers with 0 or 1"
         )
     if not any(marks[:count]):
         return [layer] * count

@@ -4,18 +4,34 @@ from math import gcd
 
 from kvlab.checkpoint import CheckpointError, Fields
 from kvlab.memory.families.heads import attention, latent
-from kvlab.memory.families.windows import FULL, SLIDING, every, from_types, layer_types
+from kvlab.memory.families.windows import FULL, RECURRENT, SLIDING, every, from_types, layer_types
 from kvlab.memory.formats import format_named
 from kvlab.memory.layers import Layer, State
-
-RECURRENT = "linear_attention"
 
 
 def forms(fields):
     """(format of the convolution's inputs, format of the state): the model's own, and fp32 unless it says."""
-    conv = format_named(fields.values["dtype"] or "bf16")
+    return format_named(fields.values["dtype"]), format_named(said_state(fields) or "fp32")
+
+
+def said_state(fields):
+    """The format of the state that the file asks for, None where it leaves it open."""
     said = [fields.values[name] for name in ("mamba_ssm_cache_dtype", "mamba_ssm_dtype")]
-    return conv, format_named(next((name for name in said if name not in (None, "auto")), "fp32"))
+    return next((name for name in said if name not in (None, "auto")), None)
+
+
+def note_unsaid_states(fields, family, layers, notes):
+    """Say so where fp32 is our choice: not of families whose states engines keep in it by themselves.
+
+    (vLLM, model_executor/layers/mamba/mamba_utils.py, MambaStateDtypeCalculator, and model_executor/models/
+    config.py, NemotronHForCausalLMConfig. transformers, RecurrentGemmaRglru.)
+    """
+    open_to_choice = family not in ("kimi_linear", "nemotron_h", "recurrent_gemma")
+    if open_to_choice and said_state(fields) is None and any(layer.kind == "state" for layer in layers):
+        notes.append(
+            "Its recurrent states are counted in fp32, since the config does not say; vLLM keeps them in the "
+            "dtype of the convolution unless told otherwise (--mamba-ssm-cache-dtype)."
+        )
 
 
 def gated_delta_net(fields):
@@ -90,12 +106,12 @@ def qwen3_next(fields, family):
 
 def kimi_linear(fields, family):
     """MLA and Kimi Delta Attention; the lists of layers count from 1."""
-    said = Fields(fields.object("linear_attn_config"), "config.json, linear_attn_config")
+    said = Fields(fields.object("linear_attn_config"), f"{fields.where}, linear_attn_config")
     count, full = fields.integer("num_hidden_layers"), set(_numbers(said, "full_attn_layers"))
     recurrent = set(_numbers(said, "kda_layers"))
     if full & recurrent or full | recurrent != set(range(1, count + 1)):
         raise CheckpointError(
-            f"config.json: full_attn_layers and kda_layers must name each layer from 1 to {count} once"
+            f"{fields.where}: full_attn_layers and kda_layers must name each layer from 1 to {count} once"
         )
     attends, remembers = latent(fields), kimi_delta(said, fields)
     return [attends if number in full else remembers for number in range(1, count + 1)]
@@ -148,9 +164,8 @@ def nemotron_h(fields, family):
     count = fields.integer("num_hidden_layers")
     if len(letters) < count or set(letters) - set("M*-E"):
         raise CheckpointError(
-            f"config.json: hybrid_override_pattern must be M, *, - or E, or layers_block_type "
-            f"{', '.join(_LETTERS)}, "
-            f"for each of the {count} layers"
+            f"{fields.where}: hybrid_override_pattern must be M, *, - or E, or layers_block_type "
+            f"{', '.join(_LETTERS)}, for each of the {count} layers"
         )
     if fields.values["head_dim"] is None:
         fields.values["head_dim"] = fields.values["attention_head_dim"]
@@ -164,15 +179,17 @@ def nemotron_h(fields, family):
     return from_types(fields, letters[:count], one)
 
 
-_LETTERS = {"mamba": "M", "attention": "*", "mlp": "-", "moe": "E"}
+_LETTERS = {"mamba": "M", "attention": "*", "mlp": "-", "moe": "E", RECURRENT: "M", FULL: "*"}
 
 
 def recurrent_gemma(fields, family):
     """Blocks repeat: recurrent, recurrent, attention, unless the file says another order."""
-    names = [name for name in ("block_types", "_block_types") if fields.values[name] is not None]
-    blocks = fields.texts(names[0]) if names else ["recurrent", "recurrent", "attention"]
+    given = fields.texts("block_types", null=True)
+    blocks = ["recurrent", "recurrent", "attention"] if given is None else given
     if not blocks or set(blocks) - {"recurrent", "attention"}:
-        raise CheckpointError(f"config.json: {names[0]} is {blocks}; it must list recurrent and attention")
+        raise CheckpointError(
+            f"{fields.where}: block_types is {blocks}; it must list recurrent and attention"
+        )
     rule = [SLIDING if block == "attention" else RECURRENT for block in blocks]
     types = layer_types(fields, lambda number: rule[number % len(rule)], known=(SLIDING, RECURRENT))
     window = fields.integer("sliding_window", null=True) or fields.integer("attention_window_size")

@@ -1,10 +1,11 @@
 """Families in which layers differ: some slide, some share, some keep nothing."""
 
 from kvlab.checkpoint import CheckpointError, Fields
-from kvlab.memory.families.heads import attention, checked, head_dim, said
+from kvlab.memory.families.heads import BY_HAND, attention, checked, head_dim, said
 from kvlab.memory.layers import Attention, Compressed, Layer, Shared
 
 FULL, SLIDING, CHUNKED = "full_attention", "sliding_attention", "chunked_attention"
+RECURRENT = "linear_attention"
 
 
 def layer_types(fields, rule, known=(FULL, SLIDING, CHUNKED)):
@@ -17,16 +18,43 @@ def layer_types(fields, rule, known=(FULL, SLIDING, CHUNKED)):
     if types is None:
         if rule is None:
             raise CheckpointError(
-                "config.json does not say layer_types, which this family needs: add the field"
+                f"{fields.where} does not say layer_types, which this family needs: add the field"
             )
         types = [rule(number) for number in range(count)]
     if len(types) < count:
-        raise CheckpointError(f"config.json: layer_types has {len(types)} entries for {count} layers")
+        raise CheckpointError(f"{fields.where}: layer_types has {len(types)} entries for {count} layers")
     if strange := set(types) - set(known):
         raise CheckpointError(
-            f"config.json: layer_types {', '.join(sorted(strange))} not known here; known: {', '.join(known)}"
+            f"{fields.where}: layer_types {', '.join(sorted(strange))} not known here; known: "
+            f"{', '.join(known)}"
         )
     return types[:count]
+
+
+def names(layer):
+    """What layer_types may call a layer -> words, the usual one first."""
+    layer = getattr(layer, "owner", layer)
+    if layer.kind == "compressed" and layer.ratio:
+        return ["compressed_sparse_attention" if layer.index_topk else "heavily_compressed_attention"]
+    if layer.kind in ("full", "latent"):
+        indexed = "minimax_m3_sparse" if layer.kind == "full" else "indexed_attention"
+        return [FULL, "attention"] if layer.index_topk is None else [indexed]
+    return {"chunked": [CHUNKED], "state": [RECURRENT, "mamba"]}.get(layer.kind, [SLIDING])
+
+
+def check_types(fields, layers):
+    """Refuse a layer_types that says anything else than the layers that were read, by whatever field."""
+    types = fields.texts("layer_types", null=True)
+    if types is not None and len(types) < len(layers):
+        raise CheckpointError(
+            f"{fields.where}: layer_types has {len(types)} entries for {len(layers)} layers"
+        )
+    for number, (word, layer) in enumerate(zip(types or (), layers, strict=False)):
+        if word not in names(layer):
+            raise CheckpointError(
+                f"{fields.where}: layer_types says {word} of layer {number}, and the other fields "
+                f"{names(layer)[0]}: correct one, or {BY_HAND}"
+            )
 
 
 def every(period, offset, kind=FULL, other=SLIDING):
@@ -64,7 +92,7 @@ def upper_slide(fields, family):
         return [attention(fields, family)] * fields.integer("num_hidden_layers")
     if family.endswith("_moe") and fields.values["layer_types"] is None:
         raise CheckpointError(
-            f"config.json: which layers of a {family} slide is not agreed upon: add layer_types"
+            f"{fields.where}: which layers of a {family} slide is not agreed upon: add layer_types"
         )
     lowest = fields.integer("max_window_layers", least=0)
     return usual(fields, family, layer_types(fields, lambda number: SLIDING if number >= lowest else FULL))
@@ -74,13 +102,24 @@ def pattern(default):
     """One full layer at the end of each period, which the file may set."""
 
     def read(fields, family):
-        period = default
-        for name in ("sliding_window_pattern", "_sliding_window_pattern"):
-            if fields.values[name] is not None:
-                period = fields.integer(name)
+        period = fields.integer("sliding_window_pattern", null=True) or default
         return usual(fields, family, layer_types(fields, every(period, period - 1)))
 
     return read
+
+
+def causal(fields):
+    """Refuse a Gemma whose text looks ahead, as EmbeddingGemma's does; "vision" is of pictures alone."""
+    if fields.values["use_bidirectional_attention"] not in (None, False, "vision"):
+        raise CheckpointError(
+            f"{fields.where}: by use_bidirectional_attention a token sees those after it; such a model does "
+            f"not continue a text, and keeps no cache of one"
+        )
+
+
+def gemma3(fields, family):
+    causal(fields)
+    return pattern(6)(fields, family)
 
 
 def llama4(fields, family):
@@ -90,7 +129,7 @@ def llama4(fields, family):
     rule = every(period, period - 1, FULL, CHUNKED)
     if rotated is not None:
         if not isinstance(rotated, list) or len(rotated) < fields.integer("num_hidden_layers"):
-            raise CheckpointError("config.json: no_rope_layers must mark each layer with 0 or 1")
+            raise CheckpointError(f"{fields.where}: no_rope_layers must mark each layer with 0 or 1")
         types = layer_types(fields, lambda number: CHUNKED if rotated[number] else FULL)
     else:
         types = layer_types(fields, rule)
@@ -110,12 +149,12 @@ def share_upper(fields, layers, types):
     own = len(layers) - (fields.integer("num_kv_shared_layers", least=0, null=True) or 0)
     if own < 1:
         raise CheckpointError(
-            f"config.json: num_kv_shared_layers leaves no layer of {len(layers)} with a cache"
+            f"{fields.where}: num_kv_shared_layers leaves no layer of {len(layers)} with a cache"
         )
     owners = dict(zip(types[:own], layers[:own], strict=True))
     if missing := set(types[own:]) - set(owners):
         raise CheckpointError(
-            f"config.json: no layer below shares its cache with {', '.join(sorted(missing))}"
+            f"{fields.where}: no layer below shares its cache with {', '.join(sorted(missing))}"
         )
     return layers[:own] + [Shared(owners[kind]) for kind in types[own:]]
 
@@ -126,9 +165,13 @@ def gemma3n(fields, family):
 
 
 def gemma4(fields, family):
-    """Full layers have their own number and width of heads. Where K equals V, engines still store both."""
+    """Full layers have their own number and width of heads. Where K equals V, engines still store both.
+
+    The last layer is full, whatever the file says (transformers, Gemma4TextConfig).
+    """
+    causal(fields)
     heads = fields.integer("num_attention_heads")
-    types = layer_types(fields, every(6, 5))
+    types = fields.values["layer_types"] = [*layer_types(fields, every(6, 5))[:-1], FULL]
 
     def one(kind):
         if kind == SLIDING:
@@ -137,9 +180,14 @@ def gemma4(fields, family):
         if said(fields, "attention_k_eq_v"):
             kv_heads = fields.integer("num_global_key_value_heads", null=True) or kv_heads
         width = fields.integer("global_head_dim")
-        return checked(heads, Attention(kv_heads, width, width))
+        return checked(fields, heads, Attention(kv_heads, width, width))
 
     return share_upper(fields, from_types(fields, types, one), types)
+
+
+def own_heads(fields, heads):
+    """The query heads of a layer, None where they are as many as the model's."""
+    return None if heads == fields.integer("num_attention_heads") else heads
 
 
 def mimo(fields, family):
@@ -148,7 +196,7 @@ def mimo(fields, family):
     count = fields.integer("num_hidden_layers")
     if not isinstance(marks, list) or len(marks) < count:
         raise CheckpointError(
-            f"config.json: hybrid_layer_pattern must mark each of the {count} layers with 0 or 1"
+            f"{fields.where}: hybrid_layer_pattern must mark each of the {count} layers with 0 or 1"
         )
     full = Attention(
         fields.integer("num_key_value_heads"), fields.integer("head_dim"), fields.integer("v_head_dim")
@@ -158,32 +206,39 @@ def mimo(fields, family):
         fields.integer("swa_head_dim"),
         fields.integer("swa_v_head_dim"),
         fields.integer("sliding_window"),
+        query_heads=own_heads(fields, fields.integer("swa_num_attention_heads", null=True) or heads),
     )
-    return [checked(heads, slides if mark else full) for mark in marks[:count]]
+    return [
+        checked(fields, each.query_heads or heads, each)
+        for each in (slides if mark else full for mark in marks[:count])
+    ]
 
 
 def step(fields, family):
     """Step-3.5: KV heads are called groups, and sliding layers may have heads of their own."""
     other = fields.object("attention_other_setting", null=True) or {}
-    inner = Fields(fields.values | other, "config.json, attention_other_setting")
+    inner = Fields(fields.values | other, f"{fields.where}, attention_other_setting")
 
     def one(kind):
         own, window = (inner, fields.integer("sliding_window")) if kind == SLIDING else (fields, None)
-        width = head_dim(own, family)
-        layer = Attention(own.integer("num_attention_groups"), width, width, window)
-        return checked(own.integer("num_attention_heads"), layer)
+        width, heads = head_dim(own, family), own.integer("num_attention_heads")
+        layer = Attention(
+            own.integer("num_attention_groups"), width, width, window, query_heads=own_heads(fields, heads)
+        )
+        return checked(own, heads, layer)
 
     return from_types(fields, layer_types(fields, None), one)
 
 
 def nemotron_nas(fields, family):
     """Found by architecture search: each block says its group size, or that it has no attention at all."""
-    blocks, heads, width = fields.values["block_configs"], fields.integer("num_attention_heads"), None
-    if not isinstance(blocks, list) or len(blocks) < fields.integer("num_hidden_layers"):
-        raise CheckpointError("config.json: block_configs must describe the attention of every layer")
+    blocks, heads = fields.values["block_configs"], fields.integer("num_attention_heads")
+    count = fields.integer("num_hidden_layers")
+    if not isinstance(blocks, list) or len(blocks) < count:
+        raise CheckpointError(f"{fields.where}: block_configs must describe the attention of every layer")
     width, layers = head_dim(fields, family), []
-    for number, block in enumerate(blocks):
-        where = f"config.json, block_configs[{number}]"
+    for number, block in enumerate(blocks[:count]):
+        where = f"{fields.where}, block_configs[{number}]"
         if not isinstance(block, dict):
             raise CheckpointError(f"{where} must be an object")
         unsaid = {"no_op": None, "replace_with_linear": None}
@@ -201,9 +256,10 @@ def nemotron_nas(fields, family):
 def deepseek_v4(fields, family):
     """A compression ratio a layer, 0 for the window alone; with ratio 4 an indexer picks among the rows."""
     count, ratios = fields.integer("num_hidden_layers"), fields.values["compress_ratios"]
-    if not isinstance(ratios, list) or len(ratios) < count or set(ratios) - {0, 4, 128}:
+    known = isinstance(ratios, list) and all(type(each) is int and each in (0, 4, 128) for each in ratios)
+    if not known or len(ratios) < count:
         raise CheckpointError(
-            f"config.json: compress_ratios must say 0, 4 or 128 for each of the {count} layers"
+            f"{fields.where}: compress_ratios must say 0, 4 or 128 for each of the {count} layers"
         )
 
     def one(ratio):
@@ -236,7 +292,7 @@ READERS = {
     "cohere2": pattern(4),
     "deepseek_v4": deepseek_v4,
     "gemma2": lambda fields, family: usual(fields, family, layer_types(fields, every(2, 1))),
-    "gemma3_text": pattern(6),
+    "gemma3_text": gemma3,
     "gemma3n_text": gemma3n,
     "gemma4_text": gemma4,
     "gpt_oss": lambda fields, family: usual(fields, family, layer_types(fields, every(2, 1))),

@@ -1,0 +1,132 @@
+"""Weights and caches in formats of their own: what quantization_config asks, and what it leaves open."""
+
+from dataclasses import replace
+
+import pytest
+
+from kvlab.memory import Device, ModelSpec, cost, decode, kv_bytes, touched, weight_bytes
+from kvlab.memory.roofline import weights_read
+from tests.memory.specs import read, toy
+
+FP8 = {"num_bits": 8, "type": "float"}
+OPEN = "All its weights are counted in the format that quantization_config names"
+PLAIN = read("llama")
+
+
+def quantized(**fields):
+    return read("llama", torch_dtype="bfloat16", quantization_config=fields)
+
+
+def said(spec, words):
+    return any(words in note for note in spec.notes)
+
+
+@pytest.mark.parametrize("method", ["modelopt", "modelopt_fp4", "modelopt_mixed"])
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"kv_cache_scheme": FP8 | {"dynamic": False}},
+        {"kv_cache_quant_algo": "FP8"},
+        {"kv_cache_quant_algo": "fp8"},
+        {"quantization": {"quant_algo": "FP8", "kv_cache_quant_algo": "FP8"}},
+        {"quantization": {"kv_cache_scheme": FP8}},
+    ],
+)
+def test_a_cache_in_fp8_that_engines_take_from_the_file(method, fields):
+    """The cache halves, the weights are what they are without it, and any dtype that is asked for holds."""
+    spec = quantized(quant_method=method, **fields)
+    assert (spec.cache_dtype, spec.dtype, spec.weights_dtype) == ("fp8", "bf16", None)
+    assert (cost(spec, 10).dtype, 2 * kv_bytes(spec, 10)) == ("fp8", kv_bytes(PLAIN, 10))
+    assert kv_bytes(spec, 10, dtype="bf16") == kv_bytes(PLAIN, 10)
+    assert weight_bytes(spec.with_parameters(1000)) == 2000
+    assert said(spec, "vLLM and SGLang follow it unless told otherwise")
+
+
+@pytest.mark.parametrize("method", ["compressed-tensors", "fp8", "awq", None, 5])
+def test_a_cache_in_fp8_that_not_every_engine_takes_from_the_file(method):
+    spec = quantized(quant_method=method, kv_cache_scheme=FP8)
+    assert spec.cache_dtype is None and kv_bytes(spec, 10) == kv_bytes(PLAIN, 10)
+    assert said(spec, "asks for a cache in fp8 (kv_cache_scheme), which not every engine follows")
+    assert said(spec, "counted in bf16; ask for dtype fp8 to count it so")
+
+
+@pytest.mark.parametrize("scheme", [{"num_bits": 4, "type": "float"}, FP8 | {"type": "int"}, "NVFP4", 8, [1]])
+@pytest.mark.parametrize("method", ["modelopt", "compressed-tensors"])
+def test_a_cache_in_a_format_that_is_not_read(method, scheme):
+    spec = quantized(quant_method=method, kv_cache_scheme=scheme)
+    assert spec.cache_dtype is None and kv_bytes(spec, 10) == kv_bytes(PLAIN, 10)
+    assert said(spec, "Of its cache the file says kv_cache_scheme ") and said(spec, "is not read here")
+
+
+@pytest.mark.parametrize("nothing", [{}, {"kv_cache_scheme": None}, {"kv_cache_quant_algo": None}])
+def test_a_file_that_asks_nothing_of_the_cache(nothing):
+    assert not said(quantized(quant_method="modelopt", **nothing), "cache")
+
+
+def test_where_a_file_says_it():
+    outside = {"quant_method": "modelopt", "kv_cache_quant_algo": "FP8"}
+    inner = {"model_type": "llama", "num_hidden_layers": 4, "hidden_size": 48, "num_attention_heads": 6}
+    for config in (
+        inner | {"compression_config": outside},
+        {"text_config": inner, "quantization_config": outside},
+        {"text_config": inner | {"quantization_config": outside}},
+    ):
+        assert ModelSpec.from_config(config).cache_dtype == "fp8"
+
+
+# 1000 weights, 200 of them in bf16 and 800 in 4 bits, where 32 take 17 bytes.
+PARTS = toy(
+    *PLAIN.layers, weights_dtype="mxfp4", parameters=1000, active_parameters=600, unquantized_parameters=200
+)
+
+
+def test_weights_in_two_formats():
+    assert weight_bytes(PARTS) == 800 // 32 * 17 + 200 * 2
+    assert weight_bytes(PARTS, tp=2) == 413  # 825 / 2, rounded up
+    for form, all_in_it in (("bf16", 2000), ("fp8", 1000), ("mxfp4", 532)):  # 531.25, rounded up
+        assert weight_bytes(PARTS, form) == all_in_it
+    assert weight_bytes(replace(PARTS, unquantized_parameters=None)) == 532
+    assert weight_bytes(replace(PARTS, unquantized_parameters=1000)) == 2000
+
+
+@pytest.mark.parametrize("tokens", [1, 2, 5])
+def test_weights_of_two_formats_that_a_step_reads(tokens):
+    """All 800 quantised ones are in four experts, of which a token picks two: half of them are read."""
+    spec = replace(PARTS, experts=4, experts_per_token=2)
+    assert touched(spec, tokens) == pytest.approx((200 + 800 * (1 - 0.5**tokens)) / 1000)
+    expected = 400 + 425 * (1 - 0.5**tokens)
+    assert weights_read(spec, tokens) == pytest.approx(expected, abs=1)
+    device = Device("toy", memory_bytes=10**6, bandwidth=1000, flops={})
+    assert decode(spec, 10, device, sequences=tokens).weights_read == weights_read(spec, tokens)
+    in_bf16 = 400 + 1600 * (1 - 0.5**tokens)
+    assert weights_read(spec, tokens, "bf16") == pytest.approx(in_bf16, abs=1)
+
+
+def test_what_is_not_quantised_lies_in_no_expert():
+    """Active parameters are stated without the embedding: more would be left untouched than experts have."""
+    spec = replace(PARTS, experts=4, experts_per_token=2, active_parameters=550)
+    assert touched(spec, 1) == pytest.approx(0.6)
+
+
+@pytest.mark.parametrize("method", ["fp8", "mxfp4", "nvfp4"])
+def test_a_quantised_format_says_that_not_all_weights_are_in_it(method):
+    spec = quantized(quant_method=method)
+    assert spec.weights_dtype == method and said(spec, OPEN)
+    assert said(spec.with_parameters(1000), OPEN) and not said(spec.with_parameters(1000, None, 200), OPEN)
+    assert said(spec.with_parameters(1000, None, 200).with_parameters(1000), OPEN)
+    assert not said(PLAIN, OPEN) and not said(quantized(quant_method="awq"), OPEN)
+
+
+@pytest.mark.parametrize(
+    ("name", "size"), [("gpt-oss-20b", 13_761_264_768), ("gpt-oss-120b", 65_248_815_744)]
+)
+def test_gpt_oss_is_as_large_as_its_files(name, size):
+    """total_size of model.safetensors.index.json: only the experts' matrices are in MXFP4."""
+    spec = ModelSpec.named(name)
+    assert weight_bytes(spec) == size and not said(spec, OPEN)
+    assert weight_bytes(spec, "mxfp4") < 0.96 * size
+
+
+def test_fp8_models_of_the_catalogue_say_that_some_weights_are_larger():
+    assert said(ModelSpec.named("DeepSeek-V3"), OPEN)
+    assert not said(ModelSpec.named("Llama-3.1-8B"), OPEN)
