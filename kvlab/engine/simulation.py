@@ -24,7 +24,7 @@ class Price:
 
     def __init__(self, model="Llama-3.1-8B", device="NVIDIA H100 SXM"):
         self.spec, self.device = memory.spec_of(model), memory.device(device)
-        self.weights = memory.weight_bytes(self.spec)
+        memory.weight_bytes(self.spec)  # says so where the parameters are not known
         self._layers = Counter(self.spec.layers)  # equal ones are priced once
         self._attention, self._reads = {}, {}
 
@@ -38,7 +38,7 @@ class Price:
         flops = 2 * (self.spec.active_parameters or self.spec.parameters) * new
         flops += sum(self._flops(stored + n, n > 1) - self._flops(stored, n > 1) for stored, n in steps)
         read = sum(self._read(stored + n) for stored, n in steps)
-        return step_on(self.device, flops, read, round(self.weights * memory.touched(self.spec, new)))
+        return step_on(self.device, flops, read, memory.weights_read(self.spec, new))
 
     def _flops(self, tokens, prefill):
         """Attention's, for the first so many tokens."""

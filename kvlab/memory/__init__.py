@@ -21,7 +21,7 @@ from kvlab.memory.formats import FORMATS, Format, format_named
 from kvlab.memory.ideal import Cost, cost, kv_bytes, naive_bytes, read_bytes, replicated
 from kvlab.memory.layers import Attention, Compressed, Latent, Layer, Shared, State
 from kvlab.memory.pool import Allocation, allocation
-from kvlab.memory.roofline import Step, attention_intensity, decode, prefill, touched
+from kvlab.memory.roofline import Step, attention_intensity, decode, prefill, touched, weights_read
 from kvlab.memory.spec import ModelSpec, spec_of
 from kvlab.memory.spill import break_even, load_seconds
 from kvlab.memory.units import GB, UNITS, GiB, size
@@ -76,4 +76,5 @@ __all__ = [
     "spec_of",
     "touched",
     "weight_bytes",
+    "weights_read",
 ]

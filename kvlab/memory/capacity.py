@@ -15,19 +15,27 @@ _END = 2**62  # tokens; beyond it a cache counts as one that never fills the mem
 def weight_bytes(model, dtype=None, tp=1):
     """Bytes of weights on one rank, an even share, rounded up -> int.
 
-    Parameters are those that the model's makers state, so this is as exact as they are. dtype: of all
-    weights, each part in the model's own unless given. Raises ValueError where the parameters are not known.
+    Exact for the catalogue's rows whose parameters were counted (``parameters_rounded`` says where not, and
+    why), else as exact as the number that was given. dtype: of all weights, each part in the model's own
+    unless given. Raises ValueError where the parameters are not known.
     """
     spec, _, tp = asked(model, None, tp)
-    form = format_named(dtype or spec.weights_dtype or spec.dtype)
     if spec.parameters is None:
         raise ValueError(
             f"how many parameters {spec.name} has is not known: say it with spec.with_parameters(7 * 10**9), "
             f"or --parameters 7e9 in a terminal"
         )
-    unquantized = 0 if dtype else spec.unquantized_parameters or 0
-    quantized = form.bytes_for(spec.parameters - unquantized)
-    return -(-(quantized + format_named(spec.dtype).bytes_for(unquantized)) // tp)
+    forms = expert_form(spec, dtype), format_named(dtype or spec.weights_dtype or spec.dtype)
+    experts = spec.expert_parameters
+    if experts is None:  # all of it as if it were experts, which most of it is where they have a format
+        experts = spec.parameters if spec.expert_dtype else 0
+    parts = zip(forms, (experts, spec.parameters - experts), strict=True)
+    return -(-sum(form.bytes_for(count) for form, count in parts) // tp)
+
+
+def expert_form(spec, dtype=None):
+    """The Format of a model's routed experts; dtype as in :func:`weight_bytes`."""
+    return format_named(dtype or spec.expert_dtype or spec.weights_dtype or spec.dtype)
 
 
 def free_bytes(model, device, weights_dtype=None, tp=1, reserve=0):

@@ -16,7 +16,7 @@ def models():
     ``parameters``              as transformers' class of the model has them, without layers for MTP: exact
                                 (tests/reference/test_parameters.py), unless the next field is there
     ``parameters_rounded``      why they are a rounded figure instead, as ``active_parameters`` always are
-    ``unquantized_parameters``  those of a quantised file that are in the model's ``dtype``
+    ``expert_parameters``       those in the matrices of routed experts, counted likewise
     """
     return {row["name"]: row for row in json.loads(_text("models.json"))}
 

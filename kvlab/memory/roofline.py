@@ -7,7 +7,7 @@ row. A real step also launches kernels, talks to other ranks, and reaches neithe
 
 from dataclasses import dataclass
 
-from kvlab.memory.capacity import weight_bytes
+from kvlab.memory.capacity import expert_form, weight_bytes
 from kvlab.memory.catalogue import device as device_named
 from kvlab.memory.errors import whole
 from kvlab.memory.formats import format_named
@@ -39,29 +39,28 @@ def touched(model, sequences):
     """The share of all weights that a step over ``sequences`` tokens uses -> float.
 
     1 for a dense model. With experts, each of which one token picks with probability k/E, a batch of B leaves
-    (1 - k/E)^B of them untouched, if it picks at random; what is not in experts is always used, and what is
-    not quantised is in none.
+    (1 - k/E)^B of them untouched, if it picks at random; what is not in experts is always used.
     """
     spec, sequences = spec_of(model), whole(sequences, "sequences", least=1)
-    if not spec.active_parameters or not spec.parameters or spec.active_parameters >= spec.parameters:
-        return 1.0
-    active = spec.active_parameters / spec.parameters
+    active = min(1.0, (spec.active_parameters or spec.parameters or 1) / (spec.parameters or 1))
     if not spec.experts or not spec.experts_per_token:
         return 1 - (1 - active) ** sequences  # all of it, as if every weight were picked like an expert
     picked = spec.experts_per_token / spec.experts
-    in_experts = (1 - active) / (1 - picked) if picked < 1 else 0.0  # from active = others + picked x experts
-    in_experts = min(in_experts, 1 - (spec.unquantized_parameters or 0) / spec.parameters)
+    if spec.expert_parameters is not None:
+        in_experts = spec.expert_parameters / spec.parameters
+    else:
+        in_experts = (1 - active) / (1 - picked) if picked < 1 else 0.0  # active = others + picked x experts
     return 1 - in_experts * (1 - picked) ** sequences
 
 
 def weights_read(model, tokens, dtype=None, tp=1):
     """Bytes of weights on one rank that a step over ``tokens`` tokens reads -> int; dtype as in weight_bytes.
 
-    What it leaves untouched are experts, in the format of the quantised weights.
+    What it leaves untouched are experts, in their format.
     """
     spec = spec_of(model)
-    in_one_format = weight_bytes(spec, dtype or spec.weights_dtype or spec.dtype, tp)
-    return weight_bytes(spec, dtype, tp) - round((1 - touched(spec, tokens)) * in_one_format)
+    all_as_experts = weight_bytes(spec, expert_form(spec, dtype), tp)
+    return weight_bytes(spec, dtype, tp) - round((1 - touched(spec, tokens)) * all_as_experts)
 
 
 def decode(model, tokens, device, sequences=1, dtype=None, weights_dtype=None, tp=1):

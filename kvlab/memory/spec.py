@@ -16,7 +16,7 @@ from kvlab.memory.layers import Attention, Latent, Layer
 
 # Numbers, and the least that each may be; parameters are 0 where a model is drawn without its weights.
 _MAY_BE_NONE = {"max_tokens": 1, "experts": 0, "experts_per_token": 1} | dict.fromkeys(
-    ("parameters", "active_parameters", "unquantized_parameters"), 0
+    ("parameters", "active_parameters", "expert_parameters"), 0
 )
 
 
@@ -29,9 +29,10 @@ class ModelSpec:
     ``max_tokens``         the longest text it was made for, None where unknown
     ``dtype``              format that it computes in, and of its cache and weights but for what follows
     ``weights_dtype``      format of its weights unless another is asked for, where it is not ``dtype``
+    ``expert_dtype``       the same of its routed experts, where it is not that of the other weights
     ``cache_dtype``        format of its cache unless another is asked for, where it is not ``dtype``
     ``parameters``         of all weights, None where unknown; ``active_parameters``: that one token uses
-    ``unquantized_parameters``  those in ``dtype`` beside others in ``weights_dtype``, None where unknown
+    ``expert_parameters``  those of all routed experts together, None where unknown
     ``experts``            routed experts a layer, 0 without; ``experts_per_token``: that one token uses
     ``notes``              what a reader of the numbers should know: assumptions, and what is not counted
 
@@ -44,10 +45,11 @@ class ModelSpec:
     max_tokens: int | None = None
     dtype: str = "bf16"
     weights_dtype: str | None = None
+    expert_dtype: str | None = None
     cache_dtype: str | None = None
     parameters: int | None = None
     active_parameters: int | None = None
-    unquantized_parameters: int | None = None
+    expert_parameters: int | None = None
     experts: int = 0
     experts_per_token: int | None = None
     notes: tuple = ()
@@ -59,12 +61,14 @@ class ModelSpec:
         for name, least in _MAY_BE_NONE.items():
             if getattr(self, name) is not None:
                 whole(getattr(self, name), name, least)
-        for form in (self.dtype, self.weights_dtype or self.dtype, self.cache_dtype or self.dtype):
-            format_named(form)
-        if (self.unquantized_parameters or 0) > (self.parameters or 0):
+        format_named(self.dtype)
+        for form in (self.weights_dtype, self.expert_dtype, self.cache_dtype):
+            if form is not None:
+                format_named(form)
+        if (self.expert_parameters or 0) > (self.parameters or 0):
             raise ValueError(
-                f"unquantized_parameters is {self.unquantized_parameters:,}, more than all "
-                f"{self.parameters or 0:,} parameters"
+                f"expert_parameters is {self.expert_parameters:,}, more than all {self.parameters or 0:,} "
+                "parameters"
             )
 
     @classmethod
@@ -76,7 +80,7 @@ class ModelSpec:
             spec = replace(spec, notes=(row["note"], *spec.notes))
         if row["parameters"] is None:
             return spec
-        numbers = ("parameters", "active_parameters", "unquantized_parameters")
+        numbers = ("parameters", "active_parameters", "expert_parameters")
         return spec.with_parameters(*(row.get(name) for name in numbers))
 
     @classmethod
@@ -127,19 +131,19 @@ class ModelSpec:
         query_heads = whole(query_heads, "query_heads", 1)
         return cls(more.pop("name", "by hand"), (layer,) * whole(layers, "layers", 1), query_heads, **more)
 
-    def with_parameters(self, parameters, active_parameters=None, unquantized_parameters=None):
+    def with_parameters(self, parameters, active_parameters=None, expert_parameters=None):
         """The same model with its number of weights, which a config.json does not say."""
         parameters = whole(parameters, "parameters", least=1)
         if active_parameters is not None and whole(active_parameters, "active_parameters", 1) > parameters:
             raise ValueError(f"active_parameters is {active_parameters:,}, more than all {parameters:,}")
         notes = [note for note in self.notes if note != ALL_IN_ONE]
-        if self.weights_dtype is not None and unquantized_parameters is None:
+        if self.weights_dtype or (self.expert_dtype and expert_parameters is None):
             notes.append(ALL_IN_ONE)
         return replace(
             self,
             parameters=parameters,
             active_parameters=active_parameters,
-            unquantized_parameters=unquantized_parameters,
+            expert_parameters=expert_parameters,
             notes=tuple(notes),
         )
 

@@ -64,8 +64,9 @@ def test_every_model_adds_up(row):
 def test_parameters_are_exact_or_said_to_be_rounded(row):
     """Those that are not said to be rounded are counted in tests/reference/test_parameters.py."""
     assert bool(row.get("parameters_rounded")) == (row["parameters"] % 10**7 == 0)
-    assert 0 <= row.get("unquantized_parameters", 0) < row["parameters"]
-    assert "unquantized_parameters" not in row or "quantization_config" in row["config"]
+    assert 0 <= row.get("expert_parameters", 0) < row["parameters"]
+    exact_mixture = bool(ModelSpec.named(row["name"]).experts) and "parameters_rounded" not in row
+    assert "expert_parameters" not in row or exact_mixture
 
 
 def test_a_model_has_its_name_from_before_and_after_a_rename():

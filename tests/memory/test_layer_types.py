@@ -15,6 +15,7 @@ MEANS = {
     "linear_attention": {"state"},
     "mamba": {"state"},
     "indexed_attention": {"latent"},
+    "deepseek_sparse_attention": {"latent"},
     "minimax_m3_sparse": {"full"},
     "heavily_compressed_attention": {"compressed"},
     "new_attention": set(),
@@ -41,7 +42,7 @@ def test_no_family_overlooks_a_word_of_layer_types(family, word):
         layers.pop()  # which is full in any case
     assert {layer.kind for layer in layers} <= MEANS[word]
     indexed = {getattr(layer, "index_topk", None) is not None for layer in layers}
-    assert indexed == {word in ("indexed_attention", "minimax_m3_sparse")}
+    assert indexed == {word in ("indexed_attention", "deepseek_sparse_attention", "minimax_m3_sparse")}
 
 
 def test_a_list_that_repeats_what_was_read_does_no_harm():

@@ -76,7 +76,7 @@ def test_where_a_file_says_it():
 
 # 1000 weights, 200 of them in bf16 and 800 in 4 bits, where 32 take 17 bytes.
 PARTS = toy(
-    *PLAIN.layers, weights_dtype="mxfp4", parameters=1000, active_parameters=600, unquantized_parameters=200
+    *PLAIN.layers, expert_dtype="mxfp4", parameters=1000, active_parameters=550, expert_parameters=800
 )
 
 
@@ -85,13 +85,17 @@ def test_weights_in_two_formats():
     assert weight_bytes(PARTS, tp=2) == 413  # 825 / 2, rounded up
     for form, all_in_it in (("bf16", 2000), ("fp8", 1000), ("mxfp4", 532)):  # 531.25, rounded up
         assert weight_bytes(PARTS, form) == all_in_it
-    assert weight_bytes(replace(PARTS, unquantized_parameters=None)) == 532
-    assert weight_bytes(replace(PARTS, unquantized_parameters=1000)) == 2000
+    assert weight_bytes(replace(PARTS, expert_parameters=None)) == 532
+    assert weight_bytes(replace(PARTS, expert_parameters=0)) == 2000
+    assert weight_bytes(replace(PARTS, weights_dtype="fp8")) == 425 + 200
 
 
 @pytest.mark.parametrize("tokens", [1, 2, 5])
 def test_weights_of_two_formats_that_a_step_reads(tokens):
-    """All 800 quantised ones are in four experts, of which a token picks two: half of them are read."""
+    """All 800 quantised ones are in four experts, of which a token picks two: half of them are read.
+
+    Active parameters have no part in that: makers state them without the embedding.
+    """
     spec = replace(PARTS, experts=4, experts_per_token=2)
     assert touched(spec, tokens) == pytest.approx((200 + 800 * (1 - 0.5**tokens)) / 1000)
     expected = 400 + 425 * (1 - 0.5**tokens)
@@ -102,19 +106,30 @@ def test_weights_of_two_formats_that_a_step_reads(tokens):
     assert weights_read(spec, tokens, "bf16") == pytest.approx(in_bf16, abs=1)
 
 
-def test_what_is_not_quantised_lies_in_no_expert():
-    """Active parameters are stated without the embedding: more would be left untouched than experts have."""
-    spec = replace(PARTS, experts=4, experts_per_token=2, active_parameters=550)
-    assert touched(spec, 1) == pytest.approx(0.6)
-
-
-@pytest.mark.parametrize("method", ["fp8", "mxfp4", "nvfp4"])
+@pytest.mark.parametrize("method", ["fp8", "nvfp4"])
 def test_a_quantised_format_says_that_not_all_weights_are_in_it(method):
     spec = quantized(quant_method=method)
-    assert spec.weights_dtype == method and said(spec, OPEN)
+    assert (spec.weights_dtype, spec.expert_dtype) == (method, None) and said(spec, OPEN)
+    assert said(spec.with_parameters(1000), OPEN) and said(spec.with_parameters(1000, None, 200), OPEN)
+    assert not said(PLAIN, OPEN) and not said(quantized(quant_method="awq"), OPEN)
+
+
+def test_a_format_of_the_experts_alone():
+    """mxfp4 is one in transformers; without the experts' number all is counted in it, and a note says so."""
+    spec = quantized(quant_method="mxfp4")
+    assert (spec.weights_dtype, spec.expert_dtype) == (None, "mxfp4") and said(spec, OPEN)
     assert said(spec.with_parameters(1000), OPEN) and not said(spec.with_parameters(1000, None, 200), OPEN)
     assert said(spec.with_parameters(1000, None, 200).with_parameters(1000), OPEN)
-    assert not said(PLAIN, OPEN) and not said(quantized(quant_method="awq"), OPEN)
+    assert weight_bytes(spec.with_parameters(3200)) == 1700
+    assert weight_bytes(spec.with_parameters(3200, None, 3136)) == 1666 + 128
+
+
+@pytest.mark.parametrize(("name", "file"), [("DeepSeek-V4-Flash", 159.6e9), ("DeepSeek-V4-Pro", 864.7e9)])
+def test_deepseek_v4_is_nearly_as_large_as_its_files(name, file):
+    """Which have a layer for multi-token prediction more."""
+    spec = ModelSpec.named(name)
+    assert (spec.weights_dtype, spec.expert_dtype) == ("fp8", "mxfp4") and said(spec, OPEN)
+    assert 0.96 * file < weight_bytes(spec) < file
 
 
 @pytest.mark.parametrize(

@@ -29,13 +29,13 @@ CONFIG = {"model_type": "llama", "num_hidden_layers": 2, "hidden_size": 24, "num
         *(("max_tokens", value) for value in (0, -1, 1.5, "8k", True)),
         *(
             (name, value)
-            for name in ("dtype", "weights_dtype", "cache_dtype")
+            for name in ("dtype", "weights_dtype", "expert_dtype", "cache_dtype")
             for value in ("bf17", "fp", 16)
         ),
         ("dtype", None),
         *(
             (name, value)
-            for name in ("parameters", "active_parameters", "unquantized_parameters")
+            for name in ("parameters", "active_parameters", "expert_parameters")
             for value in (-1, 7e9, "7B", True)
         ),
         *(("query_heads", value) for value in (0, -4, 6.0, None)),
@@ -52,8 +52,8 @@ def test_every_field_is_checked(field, wrong):
 
 def test_parts_are_not_more_than_the_whole():
     for whole in (100, None):
-        with pytest.raises(ValueError, match="unquantized_parameters is 101, more than all"):
-            toy(Layer(), parameters=whole, unquantized_parameters=101)
+        with pytest.raises(ValueError, match="expert_parameters is 101, more than all"):
+            toy(Layer(), parameters=whole, expert_parameters=101)
 
 
 def test_a_model_without_weights():

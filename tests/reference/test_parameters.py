@@ -4,7 +4,7 @@ import pytest
 import torch
 import transformers
 
-from kvlab.memory import models
+from kvlab.memory import ModelSpec, models
 
 EXACT = {name: row for name, row in models().items() if "parameters_rounded" not in row}
 CLASS = {"kimi_k2": "deepseek_v3"}  # as in test_memory
@@ -36,11 +36,13 @@ def test_a_row_has_the_parameters_of_its_class(name):
     assert values(model_of(EXACT[name])) == EXACT[name]["parameters"]
 
 
-@pytest.mark.parametrize("name", [name for name, row in EXACT.items() if "unquantized_parameters" in row])
-def test_what_mxfp4_leaves_as_it_is(name):
-    """All but the matrices of the experts; biases and the router are not among them."""
-    in_mxfp4 = values(model_of(EXACT[name]), "experts.gate_up_proj", "experts.down_proj")
-    assert in_mxfp4 == EXACT[name]["parameters"] - EXACT[name]["unquantized_parameters"]
+@pytest.mark.parametrize("name", [name for name in EXACT if ModelSpec.named(name).experts])
+def test_what_lies_in_routed_experts(name):
+    """Their matrices; biases, the router and experts that every token shares are not among them."""
+    in_experts = values(
+        model_of(EXACT[name]), *(f".experts.{part}_proj" for part in ("gate_up", "up", "down"))
+    )
+    assert in_experts == EXACT[name].get("expert_parameters", 0)
 
 
 @pytest.mark.parametrize(

@@ -96,6 +96,7 @@ def read_config(config):
         "max_tokens": fields.integer("max_position_embeddings", null=True),
         "dtype": dtype,
         "weights_dtype": quantized.weights_dtype(quantization, notes),
+        "expert_dtype": quantized.expert_dtype(inner, quantization, notes),
         "cache_dtype": quantized.cache_dtype(quantization, dtype, notes),
         "experts": fields.integer("experts", least=0, null=True) or 0,
         "experts_per_token": fields.integer("experts_per_token", least=0, null=True) or None,

@@ -19,6 +19,8 @@ def stated(*configs):
 def weights_dtype(quantization, notes):
     """The format of quantised weights, where it is one that we know; None where they are not quantised."""
     method = quantization.get("quant_method")
+    if method == "mxfp4":
+        return None  # which holds for experts alone
     if isinstance(method, str) and method in FORMATS:
         notes.append(ALL_IN_ONE)
         return method
@@ -26,6 +28,19 @@ def weights_dtype(quantization, notes):
         notes.append(
             f"Its weights are quantised by {method!r}; they are counted in its dtype unless you say more."
         )
+    return None
+
+
+def expert_dtype(config, quantization, notes):
+    """The format of the routed experts, where it is one of their own, else None.
+
+    That is transformers' mxfp4, which converts nothing else, and the FP4 of DeepSeek-V4, whose files are as
+    large as with one scale for 32 values.
+    """
+    if quantization.get("quant_method") == "mxfp4" or config.get("expert_dtype") == "fp4":
+        if ALL_IN_ONE not in notes:
+            notes.append(ALL_IN_ONE)
+        return "mxfp4"
     return None
 
 

@@ -37,8 +37,11 @@ def names(layer):
     if layer.kind == "compressed" and layer.ratio:
         return ["compressed_sparse_attention" if layer.index_topk else "heavily_compressed_attention"]
     if layer.kind in ("full", "latent"):
-        indexed = "minimax_m3_sparse" if layer.kind == "full" else "indexed_attention"
-        return [FULL, "attention"] if layer.index_topk is None else [indexed]
+        if layer.index_topk is None:
+            return [FULL, "attention"]
+        if layer.kind == "full":
+            return ["minimax_m3_sparse"]
+        return ["indexed_attention", "deepseek_sparse_attention"]
     return {"chunked": [CHUNKED], "state": [RECURRENT, "mamba"]}.get(layer.kind, [SLIDING])
 
 

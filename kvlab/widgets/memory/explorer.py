@@ -111,7 +111,7 @@ class RooflineExplorer(Shown):
         weights = memory.weight_bytes(spec, weights_dtype, tp)
         free = memory.free_bytes(spec, device, weights_dtype, tp, KEPT_BACK)
         fits = memory.fits_sequences(replace(spec, max_tokens=None), tokens, free, dtype, tp)
-        share = memory.touched(spec, sequences)
+        share = memory.weights_read(spec, sequences, weights_dtype, tp) / weights
         said = cautions(spec, tokens, dtype, tp)
         return Steps(spec, device, tokens, sequences, tp, said, prompt, steps, weights, fits, share)
 
