@@ -12,7 +12,9 @@ def cache_anatomy(layers, kv_heads, head_dim, tokens):
     """
     wide, high = tokens + 1, head_dim + 1.2  # of a block, its gap included
     columns, rows = 2 * kv_heads * wide, layers * high
-    figure, axes = plt.subplots(figsize=(9.0, 0.5 + 0.2 * rows))
+    across, up = (-3.6, columns + 1.2), (-rows + 0.8, 3.2)
+    figure, axes = plt.subplots(figsize=(9.0, 9.0 * (up[1] - up[0]) / (across[1] - across[0])))
+    words = {"ha": "center", "color": INK}
     for layer in range(layers):
         for block in range(2 * kv_heads):
             x, y = block * wide + (block >= kv_heads), -layer * high
@@ -26,11 +28,11 @@ def cache_anatomy(layers, kv_heads, head_dim, tokens):
             )
             axes.add_patch(newest)
             if layer == 0:
-                axes.text(
-                    x + tokens / 2, 0.4, f"{kind}, KV head {head}", ha="center", fontsize=9.5, color=INK
-                )
+                axes.text(x + tokens / 2, 0.4, f"KV head {head}", fontsize=9, **words)
         axes.text(-0.5, y - head_dim / 2, f"layer {layer}", ha="right", va="center", fontsize=10, color=INK)
-    axes.set(xlim=(-3.6, columns + 1.2), ylim=(-rows + 0.8, 1.6), aspect="equal")
+    for name, start in (("keys", 0), ("values", kv_heads * wide + 1)):
+        axes.text(start + (kv_heads * wide - 1) / 2, 2, name, fontsize=11, **words)
+    axes.set(xlim=across, ylim=up, aspect="equal")
     axes.axis("off")
     return Picture(
         figure,

@@ -1,9 +1,12 @@
 """What lies in a cache, and which layers keep what: pictures that say what they count."""
 
+from itertools import combinations
+
 import pytest
 
 from kvlab import viz
 from kvlab.memory import ModelSpec, models
+from kvlab.viz import anatomy
 from kvlab.viz.memory.looks import KINDS
 from kvlab.viz.memory.strips import SAID, strips
 from tests.viz.sheets import faults
@@ -13,6 +16,23 @@ from tests.viz.sheets import faults
 def test_an_anatomy_counts_its_numbers(sizes, numbers):
     alt = viz.cache_anatomy(*sizes).alt
     assert f"{numbers} numbers in all" in alt and f"{sizes[0]} layers" in alt
+
+
+@pytest.mark.parametrize("sizes", [(3, 4, 5, 7), (2, 2, 3, 5), (1, 3, 4, 9)])
+def test_words_of_an_anatomy_do_not_meet(sizes, monkeypatch):
+    met = []
+
+    def picture(figure, alt):
+        figure.canvas.draw()
+        boxes = [text.get_window_extent() for text in figure.axes[0].texts]
+        assert len(boxes) == 2 + 2 * sizes[1] + sizes[0]
+        met.extend(pair for pair in combinations(boxes, 2) if pair[0].overlaps(pair[1]))
+        inside = figure.bbox
+        assert all(inside.x0 <= box.x0 and box.x1 <= inside.x1 and box.y1 <= inside.y1 for box in boxes)
+
+    monkeypatch.setattr(anatomy, "Picture", picture)
+    viz.cache_anatomy(*sizes)
+    assert not met
 
 
 def test_strips_name_every_kind_that_a_layer_can_be():
