@@ -18,7 +18,7 @@ BYTES = (
     "cache of all sequences",
     "on one rank",
     "of it, one more token of a sequence",
-    "fixed part of a sequence, at any length",
+    "fixed part of a sequence, at this length",
 )
 ON_A_DEVICE = ("weights_dtype", "reserve")  # options that say nothing without one
 MOST = 10**18  # beyond any model; the floating-point numbers of the table end far above it
