@@ -134,6 +134,11 @@ def _(memory, weights, token_bytes, tokens, block_size):
     return (memory - weights) // (tokens * token_bytes)
 
 
+@users.mistake("rounding down leaves the last tokens without a block: round up.")
+def _(memory, weights, token_bytes, tokens, block_size):
+    return max(0, memory - weights) // (tokens // block_size * block_size * token_bytes)
+
+
 @users.mistake("a text that fills its last block needs no further one: round up, and do not add 1.")
 def _(memory, weights, token_bytes, tokens, block_size):
     return max(0, memory - weights) // ((tokens // block_size + 1) * block_size * token_bytes)
@@ -199,7 +204,7 @@ def _claims():
     ],
 )
 def diagnose(said, layers, query_heads, kv_heads, head_dim, tokens):
-    """Which mistake leads to the stated number of bytes, to within 5%? The cache is in bf16. -> str
+    """Which mistake leads to the stated number of bytes, give or take 5%? The cache is in bf16. -> str
 
     "right"          2 x layers x kv_heads x head_dim x 2 bytes x tokens
     "query heads"    query heads taken for KV heads

@@ -27,7 +27,7 @@ def step_seconds(weight_bytes, token_bytes, lengths, bandwidth):
     """The least time of one decode step of a batch, in seconds, by its reading alone -> float.
 
     weight_bytes: all weights; token_bytes: keys and values of one token, all layers; lengths: tokens of
-    each sequence so far; bandwidth: bytes a second
+    each sequence, the newest included; bandwidth: bytes a second
     """
     # solve
     return (weight_bytes + token_bytes * sum(lengths)) / bandwidth
@@ -258,8 +258,8 @@ RECALL["06"] = [
         (
             Option("Yes, on a fast GPU", "Recomputing costs the work of the whole text, every step."),
             Option(
-                "Only of a very short text: else recomputing costs far more than reading",
-                "Up to some hundred tokens the GPU's idle arithmetic does it beside the weights; then never.",
+                "No: for a very short text it is about equal, and then far slower",
+                "Some hundred tokens the GPU's idle arithmetic recomputes while the weights are read.",
                 right=True,
             ),
             Option("Yes, in a large batch", "Then arithmetic is not even idle: each text is recomputed."),
