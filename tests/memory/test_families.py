@@ -175,6 +175,12 @@ def test_a_family_that_has_an_indexer_says_how_wide():
     assert read("deepseek_v3", **MLA).layers[0].index_dim == 0
 
 
+def test_minimax_m3_without_an_indexed_layer_has_no_sizes_of_an_index():
+    marks = {"use_sparse_attention": True, "sparse_attention_freq": [0] * 4}
+    for fields in ({}, {"layer_types": [FULL] * 4}, {"sparse_attention_config": marks}):
+        assert read("minimax_m3", head_dim=8, **fields).layers == (Attention(2, 8, 8),) * 4
+
+
 def test_shared_layers_hold_nothing_and_are_read():
     types = [SLIDING, FULL] * 2
     fields = {"head_dim": 8, "sliding_window": 5, "layer_types": types}
@@ -280,6 +286,15 @@ def test_spellings_of_one_size(spelling):
     assert spec.layers == (Attention(6, 8, 8),) * 4
 
 
+@pytest.mark.parametrize(
+    "one", ["num_experts_per_tok", "num_experts_per_token", "moe_top_k", "top_k_experts"]
+)
+@pytest.mark.parametrize("many", ["num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts"])
+def test_spellings_of_experts(many, one):
+    spec = read("mixtral", **{many: 8, one: 2})
+    assert (spec.experts, spec.experts_per_token) == (8, 2)
+
+
 def test_the_last_layer_of_gemma_4_is_full():
     """By the rule and against the list, as transformers forces it."""
     fields = {"head_dim": 8, "global_head_dim": 12, "sliding_window": 5}
@@ -303,3 +318,12 @@ def test_layers_may_have_query_heads_of_their_own():
 def test_layers_for_multi_token_prediction_are_noted_and_not_counted():
     spec = read("glm4_moe", head_dim=8, num_nextn_predict_layers=1)
     assert len(spec.layers) == 4 and any("1 more layer" in note for note in spec.notes)
+
+
+@pytest.mark.parametrize("name", ["num_nextn_predict_layers", "mtp_num_hidden_layers"])
+@pytest.mark.parametrize(
+    ("count", "says"), [(0, None), (None, None), (1, "1 more layer predicts"), (3, "3 more layers predict")]
+)
+def test_how_many_layers_for_multi_token_prediction_are_noted(name, count, says):
+    notes = [note for note in read("glm4_moe", head_dim=8, **{name: count}).notes if "MTP" in note]
+    assert len(notes) == bool(says) and all(note.startswith(f"{says} tokens") for note in notes)

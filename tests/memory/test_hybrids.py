@@ -54,6 +54,8 @@ def test_nemotron_in_its_newer_spelling():
     types = {"layers_block_type": ["mamba", "attention", "mlp", "moe"]}
     spelled = read("nemotron_h", hybrid_override_pattern="M*-E", head_dim=8, **NEMOTRON)
     assert read("nemotron_h", "num_hidden_layers", head_dim=8, **NEMOTRON | types).layers == spelled.layers
+    types = {"layers_block_type": ["linear_attention", "full_attention", "mlp", "moe"]}
+    assert read("nemotron_h", "num_hidden_layers", head_dim=8, **NEMOTRON | types).layers == spelled.layers
 
 
 def block(**attention):
@@ -75,11 +77,19 @@ def test_blocks_that_architecture_search_left_without_attention():
         read("nemotron-nas", block_configs=[block(n_heads_in_group=4)] * 4)
 
 
+def test_blocks_beyond_the_model_are_not_read():
+    blocks = [block(n_heads_in_group=2)] * 4
+    spec = read("nemotron-nas", block_configs=[*blocks, None, block(n_heads_in_group=4)])
+    assert spec.layers == (Attention(3, 8, 8),) * 4
+
+
 def test_recurrent_gemma_repeats_its_blocks():
     fields = {"block_types": ["recurrent", "attention"], "attention_window_size": 5, "head_dim": 8}
     assert read("recurrent_gemma", **fields).kinds() == {"state": 2, "sliding": 2}
     with pytest.raises(ValueError, match="block"):
         read("recurrent_gemma", **fields | {"block_types": ["recurrent", "convolution"]})
+    with pytest.raises(ValueError, match=r"block_types is \[\]; it must list"):
+        read("recurrent_gemma", **fields | {"block_types": []})
 
 
 def states_note(spec):

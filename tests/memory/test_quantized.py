@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from kvlab.memory import Device, ModelSpec, cost, decode, kv_bytes, touched, weight_bytes
+from kvlab.memory import Device, ModelSpec, cost, decode, kv_bytes, models, touched, weight_bytes
 from kvlab.memory.roofline import weights_read
 from tests.memory.specs import read, toy
 
@@ -58,6 +58,21 @@ def test_a_cache_in_a_format_that_is_not_read(method, scheme):
     assert said(spec, "Of its cache the file says kv_cache_scheme ") and said(spec, "is not read here")
 
 
+@pytest.mark.parametrize(
+    ("fields", "form"),
+    [
+        ({"kv_cache_scheme": FP8, "kv_cache_quant_algo": "NVFP4"}, "fp8"),
+        ({"kv_cache_scheme": "NVFP4", "kv_cache_quant_algo": "FP8"}, None),
+        ({"kv_cache_scheme": "NVFP4", "quantization": {"kv_cache_scheme": FP8}}, "fp8"),
+        ({"kv_cache_scheme": FP8, "quantization": {"kv_cache_scheme": "NVFP4"}}, None),
+        ({"kv_cache_scheme": FP8, "quantization": {"kv_cache_quant_algo": "NVFP4"}}, "fp8"),
+    ],
+)
+def test_which_of_several_words_on_the_cache_holds(fields, form):
+    """A scheme before an algorithm, and the inner object before the outer, as in vLLM."""
+    assert quantized(quant_method="modelopt", **fields).cache_dtype == form
+
+
 @pytest.mark.parametrize("nothing", [{}, {"kv_cache_scheme": None}, {"kv_cache_quant_algo": None}])
 def test_a_file_that_asks_nothing_of_the_cache(nothing):
     assert not said(quantized(quant_method="modelopt", **nothing), "cache")
@@ -68,6 +83,8 @@ def test_where_a_file_says_it():
     inner = {"model_type": "llama", "num_hidden_layers": 4, "hidden_size": 48, "num_attention_heads": 6}
     for config in (
         inner | {"compression_config": outside},
+        inner | {"quantization_config": {}, "compression_config": outside},
+        {"text_config": inner | {"quantization_config": None}, "quantization_config": outside},
         {"text_config": inner, "quantization_config": outside},
         {"text_config": inner | {"quantization_config": outside}},
     ):
@@ -88,6 +105,13 @@ def test_weights_in_two_formats():
     assert weight_bytes(replace(PARTS, expert_parameters=None)) == 532
     assert weight_bytes(replace(PARTS, expert_parameters=0)) == 2000
     assert weight_bytes(replace(PARTS, weights_dtype="fp8")) == 425 + 200
+
+
+@pytest.mark.parametrize("tokens", [1, 2, 5])
+def test_experts_are_in_the_format_of_the_other_weights_unless_it_is_said(tokens):
+    spec = replace(PARTS, expert_dtype=None, weights_dtype="fp8", experts=4, experts_per_token=2)
+    assert weight_bytes(spec) == weight_bytes(spec, "fp8") == 1000
+    assert weights_read(spec, tokens) == pytest.approx(200 + 800 * (1 - 0.5**tokens), abs=1)
 
 
 @pytest.mark.parametrize("tokens", [1, 2, 5])
@@ -122,6 +146,17 @@ def test_a_format_of_the_experts_alone():
     assert said(spec.with_parameters(1000, None, 200).with_parameters(1000), OPEN)
     assert weight_bytes(spec.with_parameters(3200)) == 1700
     assert weight_bytes(spec.with_parameters(3200, None, 3136)) == 1666 + 128
+
+
+@pytest.mark.parametrize("form", ["fp8", "bf16", None, 4])
+def test_experts_that_are_not_said_to_be_in_four_bits(form):
+    assert read("llama", expert_dtype=form).expert_dtype is None
+
+
+@pytest.mark.parametrize("name", models())
+def test_no_note_stands_twice(name):
+    for spec in (ModelSpec.named(name), ModelSpec.from_config(models()[name]["config"])):
+        assert len(set(spec.notes)) == len(spec.notes)
 
 
 @pytest.mark.parametrize(("name", "file"), [("DeepSeek-V4-Flash", 159.6e9), ("DeepSeek-V4-Pro", 864.7e9)])

@@ -54,6 +54,7 @@ def test_the_object_that_lacks_a_field_is_named():
     says = "config.json, text_config lacks num_hidden_layers; transformers leaves out .*: add the field"
     refused(says, LLAMA | {"text_config": inner})
     refused("^config.json lacks num_hidden_layers; transformers leaves out", inner)
+    assert "null" not in refused("lacks num_hidden_layers", inner)  # which no model may have none of
     inner = changed(model_type="cohere", num_key_value_heads=None)
     refused("^config.json, text_config does not say num_key_value_heads", {"text_config": inner})
     inner = changed(n_layer=5)
@@ -138,6 +139,13 @@ def test_sizes_are_there(name, absent):
 )
 def test_what_a_family_has_to_say(family, fields, says):
     refused(says, changed(model_type=family, **fields))
+
+
+@pytest.mark.parametrize("wrong", [8, -4, 4.0, "4", True, False, None, [4]])
+def test_compression_ratios_are_of_those_known(wrong):
+    fields = {"model_type": "deepseek_v4", "head_dim": 8, "sliding_window": 5}
+    assert ModelSpec.from_config(changed(**fields, compress_ratios=[0, 128, 0, 128])).layers
+    refused("compress_ratios must say 0, 4 or 128", changed(**fields, compress_ratios=[0, 128, 0, wrong]))
 
 
 @pytest.mark.parametrize(

@@ -143,6 +143,19 @@ def test_a_batch_of_one_touches_the_active_share_and_a_large_one_everything():
     assert step.flops == 2 * 600 + 10 * LAYERS["full"].row_flops(16)
 
 
+@pytest.mark.parametrize(("tokens", "sequences"), [(1, 1), (3, 1), (1, 3), (2, 3)])
+def test_prefill_reads_the_experts_of_all_its_tokens(tokens, sequences):
+    step = prefill(MOE, tokens, DEVICE, sequences, weights_dtype="fp8", dtype="fp32")
+    assert step.weights_read == pytest.approx(200 + 800 * (1 - 0.5 ** (tokens * sequences)), abs=1)
+    halved = prefill(MOE, tokens, DEVICE, sequences, weights_dtype="fp8", tp=2).weights_read
+    assert halved == pytest.approx(step.weights_read / 2, abs=1)
+
+
+def test_a_model_that_lies_outside_its_experts_or_uses_all_of_them_is_read_whole():
+    for spec in (replace(MOE, expert_parameters=0), replace(MOE, experts_per_token=4)):
+        assert touched(spec, 1) == 1 and decode(spec, 5, DEVICE).weights_read == weight_bytes(spec)
+
+
 @pytest.mark.parametrize("sequences", [0, -1, True, 1.5])
 def test_a_step_over_nothing_touches_nothing_that_could_be_said(sequences):
     with pytest.raises((TypeError, ValueError), match="sequences is"):

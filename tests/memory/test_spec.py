@@ -9,12 +9,14 @@ import pytest
 
 from kvlab.memory import (
     Attention,
+    Latent,
     Layer,
     ModelSpec,
     UnknownName,
     cost,
     decode,
     kv_bytes,
+    prefill,
     spec_of,
     weight_bytes,
 )
@@ -54,6 +56,7 @@ def test_parts_are_not_more_than_the_whole():
     for whole in (100, None):
         with pytest.raises(ValueError, match="expert_parameters is 101, more than all"):
             toy(Layer(), parameters=whole, expert_parameters=101)
+    assert weight_bytes(toy(Layer(), parameters=101, expert_parameters=101)) == 202
 
 
 def test_a_model_without_weights():
@@ -68,6 +71,21 @@ def test_latent_layers_by_hand_are_checked(wrong):
     name = next(iter(wrong))
     with pytest.raises((TypeError, ValueError), match=f"{name} is"):
         ModelSpec.uniform_latent(layers=1, kv_lora_rank=4, rope_dim=2, query_heads=2, **wrong)
+
+
+def test_flops_of_latent_layers_with_query_heads_of_their_own():
+    layer = Latent(1, 12, 8, naive_dims=(9, 5), query_heads=10)
+    assert layer.row_flops(6) == 2 * 10 * (12 + 8) and layer.row_flops(6, prefill=True) == 2 * 10 * (9 + 5)
+
+
+@pytest.mark.parametrize(("nope", "value", "widths"), [(8, 5, (10, 5)), (0, 5, (0, 5)), (8, 0, (10, 0))])
+def test_a_width_of_latent_heads_that_is_not_known_stays_so(nope, value, widths):
+    sizes = {"layers": 1, "kv_lora_rank": 4, "rope_dim": 2, "query_heads": 2, "parameters": 1}
+    spec = ModelSpec.uniform_latent(**sizes, nope_dim=nope, value_dim=value)
+    assert spec.layers[0].naive_dims == widths
+    if not all(widths):
+        with pytest.raises(ValueError, match="give nope_dim and value_dim"):
+            prefill(spec, 10, "H100 SXM")
 
 
 def test_ranks_divide_the_query_heads_of_every_layer():
@@ -114,6 +132,14 @@ def test_a_text_in_place_of_its_path_is_told_so(ask, indent):
 def test_no_name_at_all():
     with pytest.raises(UnknownName, match="unknown model ''"):
         spec_of("")
+
+
+def test_a_name_below_a_file_is_no_path(tmp_path, monkeypatch):
+    """An id of a model, where its owner's name is also that of a file."""
+    (tmp_path / "owner").touch()
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UnknownName, match="unknown model 'owner/model'"):
+        spec_of("owner/model")
 
 
 def test_a_path_from_home(tmp_path, monkeypatch):
