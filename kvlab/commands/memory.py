@@ -4,7 +4,6 @@ Like every command it starts with the standard library alone, and unlike the oth
 """
 
 import argparse
-import contextlib
 import json
 import os
 import sys
@@ -12,7 +11,6 @@ import warnings
 
 from kvlab import memory
 from kvlab.commands import CommandError
-from kvlab.memory import catalogue
 
 BYTES = (
     "cache of all sequences",
@@ -62,7 +60,7 @@ def main(argv):
             _check(options)
             spec = _spec(options)
             answer = answers(spec, options)
-            remarks = [*(str(each.message) for each in caught), *spec.notes, *_rounded(options)]
+            remarks = [*(str(each.message) for each in caught), *spec.notes]
             if options.json:
                 said = json.dumps(answer | {"notes": remarks}, indent=2)
             else:
@@ -106,17 +104,6 @@ def _spec(options):
             f"--parameters {parameters:g} is no number of parameters: give a whole one, 7e9 for 7 billion"
         )
     return spec.with_parameters(int(parameters))
-
-
-def _rounded(options):
-    """A remark where weights were asked for of a model whose exact number of parameters is not known."""
-    if options.device is None or options.parameters is not None:
-        return []
-    with contextlib.suppress(memory.UnknownName):  # a path
-        row = catalogue.model(options.model)
-        if why := row.get("parameters_rounded"):
-            return [f"Its weights go by {row['parameters']:,} parameters, a rounded figure: {why}."]
-    return []
 
 
 def answers(spec, options):

@@ -42,7 +42,9 @@ def touched(model, sequences):
     (1 - k/E)^B of them untouched, if it picks at random; what is not in experts is always used.
     """
     spec, sequences = spec_of(model), whole(sequences, "sequences", least=1)
-    active = min(1.0, (spec.active_parameters or spec.parameters or 1) / (spec.parameters or 1))
+    if not spec.parameters:
+        return 1.0
+    active = (spec.active_parameters or spec.parameters) / spec.parameters
     if not spec.experts or not spec.experts_per_token:
         return 1 - (1 - active) ** sequences  # all of it, as if every weight were picked like an expert
     picked = spec.experts_per_token / spec.experts

@@ -10,7 +10,7 @@ from kvlab.checkpoint import CheckpointError, read_json
 from kvlab.memory import catalogue
 from kvlab.memory.errors import UnknownName, whole
 from kvlab.memory.families import read_config
-from kvlab.memory.families.quantized import ALL_IN_ONE
+from kvlab.memory.families.quantized import remark
 from kvlab.memory.formats import format_named
 from kvlab.memory.layers import Attention, Latent, Layer
 
@@ -33,6 +33,7 @@ class ModelSpec:
     ``cache_dtype``        format of its cache unless another is asked for, where it is not ``dtype``
     ``parameters``         of all weights, None where unknown; ``active_parameters``: that one token uses
     ``expert_parameters``  those of all routed experts together, None where unknown
+    ``parameters_rounded`` why ``parameters`` is a rounded figure, None where it is as exact as it was given
     ``experts``            routed experts a layer, 0 without; ``experts_per_token``: that one token uses
     ``notes``              what a reader of the numbers should know: assumptions, and what is not counted
 
@@ -50,6 +51,7 @@ class ModelSpec:
     parameters: int | None = None
     active_parameters: int | None = None
     expert_parameters: int | None = None
+    parameters_rounded: str | None = None
     experts: int = 0
     experts_per_token: int | None = None
     notes: tuple = ()
@@ -65,10 +67,13 @@ class ModelSpec:
         for form in (self.weights_dtype, self.expert_dtype, self.cache_dtype):
             if form is not None:
                 format_named(form)
-        if (self.expert_parameters or 0) > (self.parameters or 0):
+        for name in ("expert_parameters", "active_parameters"):
+            part, whole_of = getattr(self, name) or 0, self.parameters or 0
+            if part > whole_of:
+                raise ValueError(f"{name} is {part:,}, more than all {whole_of:,} parameters")
+        if self.experts and (self.experts_per_token or 0) > self.experts:
             raise ValueError(
-                f"expert_parameters is {self.expert_parameters:,}, more than all {self.parameters or 0:,} "
-                "parameters"
+                f"experts_per_token is {self.experts_per_token:,}, and a layer has {self.experts:,} experts"
             )
 
     @classmethod
@@ -81,7 +86,9 @@ class ModelSpec:
         if row["parameters"] is None:
             return spec
         numbers = ("parameters", "active_parameters", "expert_parameters")
-        return spec.with_parameters(*(row.get(name) for name in numbers))
+        spec = spec.with_parameters(*(row.get(name) for name in numbers))
+        spec = replace(spec, parameters_rounded=row.get("parameters_rounded"))
+        return replace(spec, notes=(*spec.notes, *filter(None, [_rounded(spec)])))
 
     @classmethod
     def from_config(cls, config, name=None):
@@ -95,10 +102,14 @@ class ModelSpec:
             path = path / "config.json" if path.is_dir() else path
             name = name or path.resolve().parent.name
             config = read_json(path)
+            beside = path.with_name("hf_quant_config.json")  # where older ModelOpt kept it
+            if isinstance(config, dict) and "quantization_config" not in config and beside.exists():
+                config = config | {"quantization_config": read_json(beside) | {"quant_method": "modelopt"}}
         if not isinstance(config, dict):
             raise TypeError(f"from_config was given {type(config).__name__}; it takes a dict or a path")
         read = read_config(config)
-        return cls(name=name or config.get("_name_or_path") or config.get("model_type") or "a model", **read)
+        spec = cls(name or config.get("_name_or_path") or config.get("model_type") or "a model", **read)
+        return replace(spec, notes=(*spec.notes, *filter(None, [remark(spec)])))
 
     @classmethod
     def from_json(cls, text, name=None):
@@ -134,18 +145,11 @@ class ModelSpec:
     def with_parameters(self, parameters, active_parameters=None, expert_parameters=None):
         """The same model with its number of weights, which a config.json does not say."""
         parameters = whole(parameters, "parameters", least=1)
-        if active_parameters is not None and whole(active_parameters, "active_parameters", 1) > parameters:
-            raise ValueError(f"active_parameters is {active_parameters:,}, more than all {parameters:,}")
-        notes = [note for note in self.notes if note != ALL_IN_ONE]
-        if self.weights_dtype or (self.expert_dtype and expert_parameters is None):
-            notes.append(ALL_IN_ONE)
-        return replace(
-            self,
-            parameters=parameters,
-            active_parameters=active_parameters,
-            expert_parameters=expert_parameters,
-            notes=tuple(notes),
-        )
+        numbers = {"active_parameters": active_parameters, "expert_parameters": expert_parameters}
+        changed = replace(self, parameters=parameters, parameters_rounded=None, **numbers)
+        notes = [note for note in self.notes if note != _rounded(self)]
+        notes = [remark(changed) if note == remark(self) else note for note in notes]
+        return replace(changed, notes=tuple(notes))
 
     def kinds(self):
         """How many layers of each kind -> {kind: count}, in the order of first appearance."""
@@ -153,6 +157,13 @@ class ModelSpec:
         for layer in self.layers:
             counted[layer.kind] = counted.get(layer.kind, 0) + 1
         return counted
+
+
+def _rounded(spec):
+    """The note of a number of parameters that is no exact one."""
+    if spec.parameters_rounded is None:
+        return None
+    return f"Its weights go by {spec.parameters:,} parameters, a rounded figure: {spec.parameters_rounded}."
 
 
 def spec_of(model):

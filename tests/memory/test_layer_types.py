@@ -45,6 +45,16 @@ def test_no_family_overlooks_a_word_of_layer_types(family, word):
     assert indexed == {word in ("indexed_attention", "deepseek_sparse_attention", "minimax_m3_sparse")}
 
 
+def test_layers_without_attention_may_be_called_what_they_are():
+    fields = {"mamba_num_heads": 4, "mamba_head_dim": 8, "ssm_state_size": 6, "n_groups": 2, "conv_kernel": 4}
+    fields |= {"hybrid_override_pattern": "M*E-", "head_dim": 8}
+    plain = read("nemotron_h", **fields)
+    words = ["mamba", "attention", "moe", "mlp"]
+    assert read("nemotron_h", layer_types=words, **fields).layers == plain.layers
+    with pytest.raises(CheckpointError, match="says sliding_attention of layer 2, and the other fields moe"):
+        read("nemotron_h", layer_types=["mamba", "attention", SLIDING, "mlp"], **fields)
+
+
 def test_a_list_that_repeats_what_was_read_does_no_harm():
     for types in ([FULL] * 4, [FULL] * 5):  # the fifth is for multi-token prediction
         assert read("llama", layer_types=types).layers == read("llama").layers

@@ -1,5 +1,6 @@
 """Weights and caches in formats of their own: what quantization_config asks, and what it leaves open."""
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -9,7 +10,7 @@ from kvlab.memory.roofline import weights_read
 from tests.memory.specs import read, toy
 
 FP8 = {"num_bits": 8, "type": "float"}
-OPEN = "All its weights are counted in the format that quantization_config names"
+OPEN = "those that the checkpoint keeps in another, the embeddings and often more, take what that takes."
 PLAIN = read("llama")
 
 
@@ -35,10 +36,11 @@ def said(spec, words):
 def test_a_cache_in_fp8_that_engines_take_from_the_file(method, fields):
     """The cache halves, the weights are what they are without it, and any dtype that is asked for holds."""
     spec = quantized(quant_method=method, **fields)
-    assert (spec.cache_dtype, spec.dtype, spec.weights_dtype) == ("fp8", "bf16", None)
+    weights = "fp8" if "quant_algo" in fields.get("quantization", {}) else None
+    assert (spec.cache_dtype, spec.dtype, spec.weights_dtype) == ("fp8", "bf16", weights)
     assert (cost(spec, 10).dtype, 2 * kv_bytes(spec, 10)) == ("fp8", kv_bytes(PLAIN, 10))
     assert kv_bytes(spec, 10, dtype="bf16") == kv_bytes(PLAIN, 10)
-    assert weight_bytes(spec.with_parameters(1000)) == 2000
+    assert weight_bytes(spec.with_parameters(1000)) == (1000 if weights else 2000)
     assert said(spec, "vLLM and SGLang follow it unless told otherwise")
 
 
@@ -146,6 +148,75 @@ def test_a_format_of_the_experts_alone():
     assert said(spec.with_parameters(1000, None, 200).with_parameters(1000), OPEN)
     assert weight_bytes(spec.with_parameters(3200)) == 1700
     assert weight_bytes(spec.with_parameters(3200, None, 3136)) == 1666 + 128
+
+
+FOUR = {"quant_method": "fp8", "quant_algo": "MIXED_PRECISION", "moe_quant_algo": "NVFP4"}
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({"quant_method": "modelopt", "quant_algo": "NVFP4"}, ("nvfp4", None)),
+        ({"quant_method": "modelopt", "quantization": {"quant_algo": "FP8"}}, ("fp8", None)),
+        ({"quant_algo": "FP8", "producer": {"name": "modelopt"}}, ("fp8", None)),
+        ({"quant_method": "compressed-tensors", "format": "nvfp4-pack-quantized"}, ("nvfp4", None)),
+        ({"quant_method": "compressed-tensors", "format": "mxfp4-pack-quantized"}, (None, "mxfp4")),
+        ({"quant_method": "compressed-tensors", "format": "float-quantized"}, ("fp8", None)),
+        ({"quant_method": "compressed-tensors", "format": "int-quantized"}, ("int8", None)),
+        (FOUR, ("fp8", "nvfp4")),
+    ],
+)
+def test_words_for_formats_that_we_have(fields, expected):
+    """DeepSeek-V4's own word for its experts holds where the object has none."""
+    spec = quantized(**fields)
+    assert (spec.weights_dtype, spec.expert_dtype) == expected and said(spec, OPEN)
+    spec = read("llama", torch_dtype="bfloat16", quantization_config=fields, expert_dtype="fp4")
+    assert (spec.weights_dtype, spec.expert_dtype) == (expected[0], expected[1] or "mxfp4")
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"quant_method": "awq"}, "'awq'"),
+        (
+            {"quant_method": "compressed-tensors", "format": "pack-quantized"},
+            "'pack-quantized', 'compressed-t",
+        ),
+        ({"quant_algo": "W4A8"}, "'W4A8'"),
+        ({"bits": 4}, "by a method without a name"),
+        ({"quant_method": 5, "quant_algo": ["FP8"]}, "['FP8'], 5"),
+    ],
+)
+def test_words_that_are_not_read_are_repeated(fields, words):
+    spec = quantized(**fields)
+    assert (spec.weights_dtype, spec.expert_dtype) == (None, None) and said(spec, words)
+    assert said(spec, "counted in its dtype unless you ask for another weights_dtype")
+
+
+def test_a_file_of_its_own_for_how_it_is_quantised(tmp_path):
+    """As older versions of ModelOpt wrote it; what config.json says has the last word."""
+    config = {"model_type": "llama", "num_hidden_layers": 4, "hidden_size": 48, "num_attention_heads": 6}
+    inner = {"quant_algo": "NVFP4", "kv_cache_quant_algo": "FP8"}
+    (tmp_path / "hf_quant_config.json").write_text(json.dumps({"quantization": inner}))
+    for own, expected in (({}, ("nvfp4", "fp8")), ({"quant_method": "fp8"}, ("fp8", None))):
+        full = config | ({"quantization_config": own} if own else {})
+        (tmp_path / "config.json").write_text(json.dumps(full))
+        spec = ModelSpec.from_config(tmp_path)
+        assert (spec.weights_dtype, spec.cache_dtype) == expected
+
+
+def test_the_note_says_in_what_each_part_is_counted():
+    v4, oss = ModelSpec.named("DeepSeek-V4-Flash"), ModelSpec.named("gpt-oss-20b")
+    assert said(v4, "Its experts are counted in mxfp4, and its other weights in fp8: those that")
+    assert said(
+        v4.with_parameters(10**9), "All its weights are counted in mxfp4, which the file names for its"
+    )
+    assert said(oss, "Its experts are counted in mxfp4, and its other weights in bf16.")
+    assert said(
+        ModelSpec.named("DeepSeek-V3"), "All its weights are counted in fp8, which the file names: those"
+    )
+    by_hand = ModelSpec.uniform(layers=2, kv_heads=2, head_dim=8, weights_dtype="int8")
+    assert by_hand.with_parameters(1000).notes == ()
 
 
 @pytest.mark.parametrize("form", ["fp8", "bf16", None, 4])

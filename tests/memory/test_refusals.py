@@ -114,9 +114,13 @@ def test_sizes_are_there(name, absent):
             "layer_types, which this family needs",
         ),
         ("granitemoehybrid", {}, "does not say layer_types"),
-        ("mistral", {}, "lacks sliding_window; .* add the field, null .or 0. for none"),
-        ("llama4_text", {"head_dim": 8}, "lacks attention_chunk_size; .* null .or 0. for none"),
-        ("gemma3n_text", {"head_dim": 8, "sliding_window": 5}, "lacks num_kv_shared_layers; .* null .or 0."),
+        ("mistral", {}, "lacks sliding_window; .* add the field, null for none"),
+        ("llama4_text", {"head_dim": 8}, "lacks attention_chunk_size; .* null for none"),
+        (
+            "gemma3n_text",
+            {"head_dim": 8, "sliding_window": 5},
+            "lacks num_kv_shared_layers; .* null for none",
+        ),
         *[
             (
                 family,
@@ -253,9 +257,10 @@ def test_parameters_are_a_whole_number(parameters):
     with pytest.raises((TypeError, ValueError), match="parameters is"):
         spec.with_parameters(parameters)
     with pytest.raises((TypeError, ValueError), match="active_parameters is"):
-        spec.with_parameters(10, parameters)
-    with pytest.raises(ValueError, match="active_parameters"):
-        spec.with_parameters(10, 11)
+        spec.with_parameters(10, parameters or -1)  # 0 is for a model that is drawn without weights
+    for more in ({"active_parameters": 11}, {"expert_parameters": 11}):
+        with pytest.raises(ValueError, match="is 11, more than all 10 parameters"):
+            spec.with_parameters(10, **more)
 
 
 def test_a_config_is_not_changed_by_reading_it():

@@ -59,6 +59,12 @@ def test_parts_are_not_more_than_the_whole():
     assert weight_bytes(toy(Layer(), parameters=101, expert_parameters=101)) == 202
 
 
+def test_a_token_picks_no_more_experts_than_there_are():
+    assert toy(Layer(), experts=8, experts_per_token=8).experts == 8
+    with pytest.raises(ValueError, match="experts_per_token is 9, and a layer has 8 experts"):
+        toy(Layer(), experts=8, experts_per_token=9)
+
+
 def test_a_model_without_weights():
     """As it is drawn where their number is not known."""
     assert weight_bytes(toy(Attention(2, 8, 8), parameters=0)) == 0

@@ -173,6 +173,8 @@ def test_a_wrong_argument_fails_where_it_is_written():
         (lambda: MemoryCalculator(sequences=0), "sequences is 0; it must be 1 or more"),
         (lambda: MemoryCalculator(reserve=2**30), "reserve is 1073741824; it must be a share"),
         (lambda: MemoryCalculator(reserve=-0.1), "reserve is -0.1; it must be a share"),
+        (lambda: MemoryCalculator(reserve=1), "reserve is 1; it must be a share"),
+        (lambda: ArchitectureComparison(dtype="bf17"), "^unknown dtype 'bf17'"),
         (lambda: MemoryCalculator(units="GB"), "'GB' units are not known"),
         (lambda: ArchitectureComparison(tokens=0), "tokens is 0; it must be 1 or more"),
         (lambda: ArchitectureComparison([]), "no models to compare"),
@@ -253,6 +255,28 @@ def test_calculator_and_explorer_agree_on_what_fits(tokens):
         batch for batch in last if batch > fits
     }
     assert len(page.steps.trail()) == sum(batch <= fits for batch in last)
+
+
+@pytest.mark.parametrize("model", ["gpt-oss-20b", "DeepSeek-V4-Flash", "Mixtral-8x7B-v0.1"])
+def test_the_share_of_a_mixture_that_is_read_is_one_of_bytes(model):
+    page, device = live(RooflineExplorer(model, "NVIDIA B300 SXM", 1024, 4))[1], memory.device("B300 SXM")
+    share = memory.decode(model, 1024, device, 4).weights_read / memory.weight_bytes(model)
+    assert f"a batch of 4 reads {share:.0%} of the weights" in words(page)
+
+
+def test_prefill_is_of_one_text():
+    """Which fits where the batch does not."""
+    page = RooflineExplorer("Llama-3.1-8B", "NVIDIA H100 SXM", 8192, 256)
+    named = {row[0]: row[-1] for row in page.rows()}
+    assert named["decode, batch 256"] == "does not fit" != named["prefill of one"]
+    assert "decode, batch 256, too much" in [point.words for point in page.steps.points()]
+
+
+@pytest.mark.parametrize("parameters", [0, None])
+def test_a_model_without_weights_has_no_roofline(parameters):
+    spec = memory.ModelSpec.uniform(layers=2, kv_heads=2, head_dim=8, parameters=parameters)
+    with pytest.raises(ValueError, match="with_parameters"):
+        RooflineExplorer(spec)
 
 
 WITH_STATES = [name for name in MODELS if "state" in memory.ModelSpec.named(name).kinds()]

@@ -106,7 +106,14 @@ def test_a_fault_of_the_calculator_is_not_passed_over(monkeypatch):
 
 @pytest.mark.parametrize(
     ("text", "number"),
-    [("8.03B", 8_030_000_000), ("1_000", 1000), (" 70m ", 70_000_000), ("", None), ("1.5T", 15 * 10**11)],
+    [
+        ("8.03B", 8_030_000_000),
+        ("1_000", 1000),
+        (" 70m ", 70_000_000),
+        ("", None),
+        ("1.5T", 15 * 10**11),
+        ("8.03e9", 8_030_000_000),
+    ],
 )
 def test_parameters_as_people_write_them(text, number):
     assert parameters_of(text) == number

@@ -36,7 +36,8 @@ _OPTIONAL = [
     "num_kv_shared_layers", "num_global_key_value_heads", "attention_k_eq_v", "hybrid_layer_pattern",
     "multi_query", "num_kv_heads", "new_decoder_architecture", "block_configs", "index_head_dim",
     "index_topk", "indexer_types", "compress_ratios", "sparse_attention_config", "num_nextn_predict_layers",
-    "mtp_num_hidden_layers", "full_attention_interval", "attn_layer_period", "attn_layer_offset",
+    "mtp_num_hidden_layers", "num_mtp_modules", "full_attention_interval", "attn_layer_period",
+    "attn_layer_offset",
     "attention_head_dim", "attention_other_setting", "lru_width", "conv1d_width", "mamba_ssm_cache_dtype",
     "mamba_ssm_dtype", "index_skip_topk_offset", "swa_num_attention_heads", "use_bidirectional_attention",
 ]
@@ -62,7 +63,7 @@ class _Config(Fields):
         try:
             super().require(names)
         except CheckpointError as error:
-            none = ", null (or 0) for none" if set(names) <= set(_OPTIONAL) else ""
+            none = ", null for none" if set(names) <= set(_OPTIONAL) else ""
             raise CheckpointError(
                 f"{error}; transformers leaves out what its class has by default, which is not guessed here: "
                 f"add the field{none}"
@@ -90,13 +91,14 @@ def read_config(config):
     _note_what_is_not_counted(fields, family, notes)
     recurrent.note_unsaid_states(fields, family, layers, notes)
     quantization = quantized.stated(inner, config)
+    weights_dtype, expert_dtype = quantized.of_weights(inner, quantization, notes)
     return {
         "layers": layers,
         "query_heads": fields.integer("num_attention_heads"),
         "max_tokens": fields.integer("max_position_embeddings", null=True),
         "dtype": dtype,
-        "weights_dtype": quantized.weights_dtype(quantization, notes),
-        "expert_dtype": quantized.expert_dtype(inner, quantization, notes),
+        "weights_dtype": weights_dtype,
+        "expert_dtype": expert_dtype,
         "cache_dtype": quantized.cache_dtype(quantization, dtype, notes),
         "experts": fields.integer("experts", least=0, null=True) or 0,
         "experts_per_token": fields.integer("experts_per_token", least=0, null=True) or None,
@@ -145,8 +147,8 @@ def _meant(name, value):
 
 
 def _note_what_is_not_counted(fields, family, notes):
-    names = ("num_nextn_predict_layers", "mtp_num_hidden_layers")
-    extra = next(filter(None, (fields.integer(name, least=0, null=True) for name in names)), 0)
+    names = ("num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_modules")
+    extra = max(fields.integer(name, least=0, null=True) or 0 for name in names)
     if extra:
         layers = "layer predicts" if extra == 1 else "layers predict"
         notes.append(

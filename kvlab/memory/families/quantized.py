@@ -2,12 +2,12 @@
 
 import reprlib
 
-from kvlab.memory.formats import FORMATS
-
-ALL_IN_ONE = (
-    "All its weights are counted in the format that quantization_config names; those that the checkpoint "
-    "keeps in another, the embeddings and often more, take what that takes."
-)
+# A file's words for formats that we have: methods, ModelOpt's algorithms, compressed-tensors' formats.
+_WORDS = {
+    **{"fp8": "fp8", "float-quantized": "fp8", "int-quantized": "int8"},
+    **dict.fromkeys(("nvfp4", "nvfp4-pack-quantized"), "nvfp4"),
+    **dict.fromkeys(("mxfp4", "mxfp4-pack-quantized"), "mxfp4"),
+}
 
 
 def stated(*configs):
@@ -16,32 +16,51 @@ def stated(*configs):
     return next((each for each in said if each and isinstance(each, dict)), {})
 
 
-def weights_dtype(quantization, notes):
-    """The format of quantised weights, where it is one that we know; None where they are not quantised."""
-    method = quantization.get("quant_method")
-    if method == "mxfp4":
-        return None  # which holds for experts alone
-    if isinstance(method, str) and method in FORMATS:
-        notes.append(ALL_IN_ONE)
-        return method
-    if quantization:
-        notes.append(
-            f"Its weights are quantised by {method!r}; they are counted in its dtype unless you say more."
-        )
-    return None
+def of_weights(config, quantization, notes):
+    """(format of the weights, format of the routed experts), each None where the file names none of its own.
 
-
-def expert_dtype(config, quantization, notes):
-    """The format of the routed experts, where it is one of their own, else None.
-
-    That is transformers' mxfp4, which converts nothing else, and the FP4 of DeepSeek-V4, whose files are as
-    large as with one scale for 32 values.
+    MXFP4 is one of experts alone: transformers converts nothing else to it, and files of others in it
+    leave the rest out. DeepSeek-V4's fp4 is MXFP4 too, by the size of its files.
     """
-    if quantization.get("quant_method") == "mxfp4" or config.get("expert_dtype") == "fp4":
-        if ALL_IN_ONE not in notes:
-            notes.append(ALL_IN_ONE)
-        return "mxfp4"
-    return None
+    names, places = ("quant_algo", "format", "quant_method"), _places(quantization)
+    said = [place[name] for name in names for place in places if place.get(name)]
+    weights = next(filter(None, map(_format, said)), None)
+    experts = _format(quantization.get("moe_quant_algo"))
+    if weights == "mxfp4":
+        weights, experts = None, "mxfp4"
+    if experts is None and config.get("expert_dtype") == "fp4":
+        experts = "mxfp4"
+    if quantization and not weights and not experts:
+        words = ", ".join(map(reprlib.repr, said)) or "by a method without a name"
+        notes.append(
+            f"Its weights are quantised ({words}), in a way that is not read here: they are counted in its "
+            "dtype unless you ask for another weights_dtype."
+        )
+    return weights, experts
+
+
+def _format(word):
+    return _WORDS.get(word.lower()) if isinstance(word, str) else None
+
+
+def _places(quantization):
+    """The objects in which its words may stand."""
+    inner = quantization.get("quantization")
+    return [inner, quantization] if isinstance(inner, dict) else [quantization]
+
+
+def remark(spec):
+    """In what formats a model's weights are counted, where its file names some, and what that leaves open."""
+    rest = (
+        ": those that the checkpoint keeps in another, the embeddings and often more, take what that takes."
+    )
+    weights, experts = spec.weights_dtype, spec.expert_dtype
+    if experts and spec.expert_parameters is not None:
+        said = f"Its experts are counted in {experts}, and its other weights in {weights or spec.dtype}"
+        return said + (rest if weights else ".")
+    if experts:
+        return f"All its weights are counted in {experts}, which the file names for its experts{rest}"
+    return f"All its weights are counted in {weights}, which the file names{rest}" if weights else None
 
 
 def cache_dtype(quantization, dtype, notes):
@@ -50,10 +69,8 @@ def cache_dtype(quantization, dtype, notes):
     That is the fp8 of ModelOpt's files (vLLM, utils/torch_utils.py, get_kv_cache_quant_algo_string). Of any
     other a note says what it asks.
     """
-    inner = quantization.get("quantization")
-    places = [inner, quantization] if isinstance(inner, dict) else [quantization]
     names = ("kv_cache_scheme", "kv_cache_quant_algo")
-    said = [(name, place[name]) for name in names for place in places if place.get(name)]
+    said = [(name, place[name]) for name in names for place in _places(quantization) if place.get(name)]
     if not said:
         return None
     name, scheme = said[0]

@@ -31,7 +31,7 @@ def layer_types(fields, rule, known=(FULL, SLIDING, CHUNKED)):
     return types[:count]
 
 
-def names(layer):
+def words_for(layer):
     """What layer_types may call a layer -> words, the usual one first."""
     layer = getattr(layer, "owner", layer)
     if layer.kind == "compressed" and layer.ratio:
@@ -42,7 +42,13 @@ def names(layer):
         if layer.kind == "full":
             return ["minimax_m3_sparse"]
         return ["indexed_attention", "deepseek_sparse_attention"]
-    return {"chunked": [CHUNKED], "state": [RECURRENT, "mamba"]}.get(layer.kind, [SLIDING])
+    return {
+        "chunked": [CHUNKED],
+        "sliding": [SLIDING],
+        "compressed": [SLIDING],  # by no ratio: its window alone
+        "state": [RECURRENT, "mamba"],
+        "no attention": ["moe", "mlp"],
+    }[layer.kind]
 
 
 def check_types(fields, layers):
@@ -53,10 +59,10 @@ def check_types(fields, layers):
             f"{fields.where}: layer_types has {len(types)} entries for {len(layers)} layers"
         )
     for number, (word, layer) in enumerate(zip(types or (), layers, strict=False)):
-        if word not in names(layer):
+        if word not in words_for(layer):
             raise CheckpointError(
                 f"{fields.where}: layer_types says {word} of layer {number}, and the other fields "
-                f"{names(layer)[0]}: correct one, or {BY_HAND}"
+                f"{words_for(layer)[0]}: correct one, or {BY_HAND}"
             )
 
 

@@ -85,7 +85,7 @@ def answer(question):
     )
     fits = longest = outgrows = step = None
     if spec.parameters is None:
-        said.append("How many parameters it has is not known, so its weights are left out: say how many")
+        said.append("How many parameters it has is not known, so its weights are left out: say how many.")
     else:
         several = max(1, sequences)
         free = memory.free_bytes(spec, question.device, weights_dtype, tp, question.reserve)

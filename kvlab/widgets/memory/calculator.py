@@ -60,7 +60,7 @@ class MemoryCalculator(Shown):
         return rows + [(fact.name, fact.value, fact.more) for fact in more]
 
     def table(self):
-        on = f"{about(self.answer)}; on {self.question.device}, {self.question.reserve:.0%} kept back"
+        on = f"{about(self.answer)}; on {self.question.device}, {100 * self.question.reserve:g}% kept back"
         return Table(["", "", ""], self.rows(), f"The cache {on}")
 
     def said(self):

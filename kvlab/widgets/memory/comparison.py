@@ -27,7 +27,7 @@ class ArchitectureComparison(Shown):
 
     def __init__(self, models=MODELS, tokens=32768, dtype=None, units="binary"):
         self.models = tuple(dict.fromkeys(map(controls.given, models)))
-        tokens = whole(tokens, "tokens", 1)
+        tokens, dtype = whole(tokens, "tokens", 1), dtype and memory.format_named(dtype).name
         self.tokens, self.dtype, self.units = tokens, dtype, units
         self.curves = {}  # (model, dtype) -> its points; a slider's move computes none of them anew
         self.first = self.table(self.models, tokens, dtype, units)  # a wrong name fails here

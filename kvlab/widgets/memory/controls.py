@@ -129,7 +129,7 @@ def refused(error):
     """
     if isinstance(error, ValueError):
         return str(error)
-    return f"the calculator failed ({type(error).__name__}: {error}), which is a fault of its own"
+    return f"the widget failed ({type(error).__name__}: {error}), which is a fault of its own"
 
 
 def stepper(slider, ways, page):

@@ -31,7 +31,7 @@ class Steps:
     decode: dict
     weights: int
     fits: int | None
-    touched: float
+    share_read: float
 
     @property
     def possible(self):
@@ -60,11 +60,8 @@ class Steps:
         if not self.possible:
             return []
         decode = self.decode[self.batch]
-        points = [
-            viz.Point.of(
-                "decode", f"decode, batch {self.batch:,}", decode.flops, decode.floor_s, decode.intensity
-            )
-        ]
+        words = f"decode, batch {self.batch:,}" + ("" if self.holds(self.batch) else ", too much")
+        points = [viz.Point.of("decode", words, decode.flops, decode.floor_s, decode.intensity)]
         if self.device.flops.get("bf16"):
             step = self.prefill
             points.append(
@@ -103,6 +100,8 @@ class RooflineExplorer(Shown):
     def compute(model, device, tokens, sequences, dtype, weights_dtype, tp):
         """-> Steps. Raises ValueError, in words, for what has no answer."""
         spec, device = memory.spec_of(model), memory.device(device)
+        if spec.parameters == 0:
+            raise ValueError(f"{spec.name} has no weights to read: say how many, with_parameters(7 * 10**9)")
         steps = {
             batch: memory.decode(spec, tokens, device, batch, dtype, weights_dtype, tp)
             for batch in sorted({*BATCHES, sequences})
@@ -195,10 +194,10 @@ class RooflineExplorer(Shown):
                 f"{many(steps.fits, 'sequence')} of this length {fit} beside the weights, with "
                 f"{KEPT_BACK:.0%} of the device kept back."
             )
-        if steps.touched < 1:
+        if steps.share_read < 1:
             yield (
                 f"Mixture of experts: the tokens of a batch pick different experts, so a batch of "
-                f"{steps.batch:,} reads {steps.touched:.0%} of the weights, if they pick at random."
+                f"{steps.batch:,} reads {steps.share_read:.0%} of the weights, if they pick at random."
             )
         yield (
             "By the roofline alone. A real step takes longer: it also starts kernels and talks to other "

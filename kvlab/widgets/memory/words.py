@@ -72,7 +72,8 @@ def facts(found, size):
 def cautions(spec, tokens, dtype, tp):
     """What speaks against an answer: a text longer than the model's, heads that are copied -> sentences."""
     with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
+        warnings.simplefilter("ignore")
+        warnings.simplefilter("always", memory.TokenLimitWarning)
         memory.cost(spec, tokens, 1, dtype, tp)
     said, copies = [f"{each.message}." for each in caught], memory.replicated(spec, tp)
     if copies > 1:
