@@ -3,6 +3,7 @@
 from itertools import combinations
 
 import pytest
+from matplotlib import pyplot as plt
 
 from kvlab import viz
 from kvlab.memory import ModelSpec, models
@@ -29,6 +30,7 @@ def test_words_of_an_anatomy_do_not_meet(sizes, monkeypatch):
         met.extend(pair for pair in combinations(boxes, 2) if pair[0].overlaps(pair[1]))
         inside = figure.bbox
         assert all(inside.x0 <= box.x0 and box.x1 <= inside.x1 and box.y1 <= inside.y1 for box in boxes)
+        plt.close(figure)
 
     monkeypatch.setattr(anatomy, "Picture", picture)
     viz.cache_anatomy(*sizes)
