@@ -59,7 +59,7 @@ def facts(found, size):
     ]
     if found.pool:
         pool = found.pool
-        beyond = f"{size(pool.rounding)} in blocks not full, {size(pool.windows)} behind windows"
+        beyond = f"{size(pool.rounding)} in blocks not full, {size(pool.windows)} beyond windows"
         more = f"{beyond}, {size(pool.spare)} spare"
         where = "a pool sets aside" + (" on each rank" if question.tp > 1 else "")
         cards.append(Fact(where, size(pool.total), more, "pool"))
