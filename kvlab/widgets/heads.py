@@ -74,8 +74,7 @@ class HeadsOverRanks(Shown):
     def widget(self):
         def slider(name, value, key):
             fits = [n for n in range(1, self.query_heads + 1) if self.query_heads % n == 0]
-            wide = controls.look(controls.WIDE)
-            return labelled(widgets.SelectionSlider(options=fits, value=value, description=name, **wide), key)
+            return controls.over(fits, value, name, key)
 
         heads = slider("KV heads", self.kv_heads, "kv-kv-heads")
         ranks = slider("ranks", self.ranks, "kv-ranks")

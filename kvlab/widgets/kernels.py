@@ -165,15 +165,13 @@ class OccupancyExplorer(Shown):
     def widget(self):
         sequences, kv_heads, group, context, parts, device = self.asked
         cuts = [("automatic", 0), *((str(number), number) for number in range(1, splits.MOST + 1))]
-        wide = controls.look(controls.WIDE)
-        cut = widgets.SelectionSlider(options=cuts, value=parts, description="parts", **wide)
         devices = [(f"{name}: {count}", name) for name, count in MULTIPROCESSORS.items()]
         fields = [
             controls.slider({*SEQUENCES, sequences}, sequences, "sequences", "kv-sequences"),
             controls.slider({*KV_HEADS, kv_heads}, kv_heads, "KV heads", "kv-kv-heads"),
             controls.slider({*GROUPS, group}, group, "queries each", "kv-group"),
             controls.slider({*CONTEXTS, context}, context, "context", "kv-context"),
-            labelled(cut, "kv-parts"),
+            controls.over(cuts, parts, "parts", "kv-parts"),
             controls.choice(devices, device, "GPU", "kv-device"),
         ]
 

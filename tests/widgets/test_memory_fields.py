@@ -5,12 +5,15 @@ import json
 import pytest
 
 from kvlab import memory
+from kvlab.paths import ROOT
 from kvlab.widgets.memory import ArchitectureComparison, MemoryCalculator, RooflineExplorer
-from kvlab.widgets.memory.numbers import MOST_TOKENS, stops, whole_number
+from kvlab.widgets.memory.controls import READ_ONLY, over, slider
+from kvlab.widgets.memory.numbers import MOST_TOKENS, Tokens, stops, whole_number
 from kvlab.widgets.memory.words import parameters_of
 from tests.widgets.live import field, live, total, words
 
 pytestmark = pytest.mark.filterwarnings("error")
+WIDGETS = ROOT / "kvlab" / "widgets"
 CONFIG = memory.models()["Llama-3.2-1B"]["config"]
 
 
@@ -123,6 +126,16 @@ def test_parameters_as_people_write_them(text, number):
 def test_parameters_that_are_none(text):
     with pytest.raises(ValueError, match="number of parameters"):
         parameters_of(text)
+
+
+def test_only_sliders_over_options_have_a_readout_that_is_not_typed_into():
+    """Of a slider over whole numbers it is a field: what is typed there counts."""
+    assert READ_ONLY.startswith("<style>.kv-options .widget-readout {")
+    made = [over([1, 2], 1, "n", "kv-n"), slider({1, 2}, 1, "n", "kv-n"), Tokens(8).slider]
+    assert all("kv-options" in each._dom_classes for each in made)
+    assert {type(each).__name__ for each in made} == {"SelectionSlider"}
+    anywhere = [path for path in WIDGETS.rglob("*.py") if "SelectionSlider(" in path.read_text("utf-8")]
+    assert anywhere == [WIDGETS / "memory" / "controls.py"]
 
 
 def test_the_slider_has_powers_of_two_and_any_count_asked_for():

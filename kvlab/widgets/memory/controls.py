@@ -11,8 +11,10 @@ from kvlab.memory.errors import whole as whole_number
 OWN = "the model's own"
 WIDE = {"width": "370px", "max_width": "98%"}
 NAMED = {"description_width": "110px"}
-# A browser lets a slider's readout be typed into, and nothing ever reads what was typed.
-READ_ONLY = "<style>.widget-readout { pointer-events: none; -webkit-user-modify: read-only }</style>"
+# A browser lets the readout of a slider over options be typed into, and nothing ever reads what was typed.
+READ_ONLY = (
+    "<style>.kv-options .widget-readout { pointer-events: none; -webkit-user-modify: read-only }</style>"
+)
 
 
 def batches(value):
@@ -23,9 +25,13 @@ def batches(value):
 
 def slider(numbers, value, name, key):
     """A slider over a set of numbers, in their order."""
-    options = [(f"{number:,}", number) for number in sorted(numbers)]
-    made = widgets.SelectionSlider(options=options, value=value, description=name, **look(WIDE))
-    return labelled(made, key)
+    return over([(f"{number:,}", number) for number in sorted(numbers)], value, name, key)
+
+
+def over(options, value, name, key, layout=WIDE):
+    """A slider over options, as a SelectionSlider takes them."""
+    made = widgets.SelectionSlider(options=options, value=value, description=name, **look(layout))
+    return labelled(labelled(made, "kv-options"), key)
 
 
 def model(value):

@@ -8,7 +8,7 @@ from traitlets import CUnicode
 
 from kvlab.exercises.questions import labelled
 from kvlab.memory.errors import whole as checked
-from kvlab.widgets.memory.controls import look
+from kvlab.widgets.memory.controls import look, over
 
 MOST_TOKENS = 10 * 2**20  # the longest text that a model of the catalogue was made for
 
@@ -63,11 +63,8 @@ class Tokens:
     """
 
     def __init__(self, value, most=MOST_TOKENS):
-        wide = look({"width": "528px", "max_width": "98%"})
-        made = widgets.SelectionSlider(
-            options=options(value, most), value=value, description="tokens", **wide
-        )
-        self.slider, self.most = labelled(made, "kv-tokens"), most
+        wide = {"width": "528px", "max_width": "98%"}
+        self.slider, self.most = over(options(value, most), value, "tokens", "kv-tokens", wide), most
         typed = Whole(value, "tokens", most, description="or type tokens", **look({"width": "234px"}))
         self.exact = labelled(typed, "kv-tokens-exact")
         self.box = widgets.HBox([self.slider, self.exact], layout={"flex_flow": "row wrap"})
